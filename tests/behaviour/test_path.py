@@ -19,12 +19,12 @@ from tests.mcp.upstreams import config, gateway, memory
 import sealyard
 from sealyard.broker import FinishedCall, OpenCall
 from sealyard.config import Config
-from sealyard.config.settings import StoreConfig, SurfaceConfig
+from sealyard.config.settings import StoreConfig
 from sealyard.errors import ToolFailed
 from sealyard.observe.recorder import Run, RunEnd, RunObserver
 from sealyard.sandbox.policy import DEFAULT
 from sealyard.sandbox.worker import Worker
-from sealyard.serve.mcp import build_server
+from sealyard.serve.modes import Modes
 from sealyard.testing import FakeUpstream
 from sealyard.values.tools import Definition, ToolAnnotations
 from sealyard.yard import ExecuteRequest, open_yard
@@ -131,7 +131,7 @@ async def agent(tmp_path: Path, walk: Walk) -> AsyncIterator[Client]:
     walk.install()
     async with (
         open_yard(settings, policy=PLAIN, upstreams={"data": upstream}) as yard,
-        Client(build_server(yard, SurfaceConfig())) as client,
+        Client(Modes(settings, "code").build_server(yard)) as client,
     ):
         yield client
 

@@ -144,6 +144,25 @@ def parts(bill: Tokens) -> dict[str, int]:
     return {name: getattr(bill, name) for name in names if getattr(bill, name)}
 
 
+async def test_each_surface_is_billed_to_those_who_are_shown_it(tmp_path: Path) -> None:
+    """Two clients of one principal in different modes have a visit each, and neither pays for the other's tools."""
+    async with (
+        connected(tmp_path) as code,
+        Client(build_server(code.yard.beside(), SurfaceConfig(), mode="search")) as client,
+    ):
+        search = Agent(code.yard, client)
+        shown = [await code.surface(), await search.surface()]
+        await code.ask("search_tools", query="expenses")
+        await search.ask("search_tools", query="expenses")
+        await code.ask("search_tools", query="expenses")
+        bills = await code.bills()
+
+    assert [each.surface for each in bills if each.surface] == shown
+    assert shown[1] < shown[0]
+    assert [each.definitions for each in bills if each.definitions] == [bills[0].definitions] * 2
+    assert len({each.session for each in bills}) == 2
+
+
 async def test_a_visit_is_billed_once_with_all_definitions_and_the_surface(tmp_path: Path) -> None:
     """Whatever it begins with, and however much follows."""
     async with connected(tmp_path) as agent:

@@ -17,6 +17,7 @@ from tests.conftest import polled
 from sealyard.broker import Approvals
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused
+from sealyard.privacy.vault import KeyPlace, Vault
 from sealyard.store import Store, open_store
 from sealyard.values.access import Approval, ApprovalRequest
 
@@ -192,3 +193,37 @@ async def test_all_of_a_long_argument_can_be_read(sealyard: Command, tmp_path: P
     ]
     assert json.loads(as_json.stdout)["arguments"] == {"body": long, "to": "all"}
     assert (unknown.returncode, "No approval 'cccc' waits." in unknown.stderr) == (2, True)
+
+
+async def test_private_values_are_shown_on_request_after_an_entry_in_the_log(sealyard: Command, tmp_path: Path) -> None:
+    """In the list, whole, and as JSON; each on a line of its own, escaped. Without the option there are tokens only."""
+    note = "x\n  tool: harmless\x1b[2J"
+    async with gateway(tmp_path) as (approvals, store, config):
+        keys = KeyPlace("file", folder=tmp_path / "store").load()
+        scope = await Vault(keys, store.vault, expires_seconds=3600.0).scope("local:default")
+        token, noted = scope.token("email", "ana@example.com"), scope.token("text", note)
+        await store.flush()
+        arguments = {"to": token, "body": f"Dear {token}, {noted}"}
+        task = asyncio.create_task(approvals.ask(an_ask("aaaa11", arguments=arguments)))
+        await until_waiting(approvals, "aaaa11")
+        plain = await asyncio.to_thread(sealyard, "approvals", "--config", config)
+        before = await store.audit_entries(limit=10, kind="privacy.reveal")
+        listed = await asyncio.to_thread(sealyard, "approvals", "--reveal", "--config", config)
+        shown = await asyncio.to_thread(sealyard, "approvals", "show", "aaaa", "--reveal", "--config", config)
+        as_json = await asyncio.to_thread(sealyard, "approvals", "--reveal", "--json", "--config", config)
+        entries = await store.audit_entries(limit=10, kind="privacy.reveal")
+        task.cancel()
+        await asyncio.wait({task})
+
+    escaped = '"x\\n  tool: harmless\\u001b[2J"'
+    assert ("ana@example.com" in plain.stdout, before) == (False, [])
+    assert [line for line in listed.stdout.splitlines() if line.startswith("  __PII_")] == [
+        f'  {token} is "ana@example.com"',
+        f"  {noted} is {escaped}",
+    ]
+    assert shown.stdout.splitlines()[-2:] == [f'{token} is "ana@example.com"', f"{noted} is {escaped}"]
+    assert json.loads(as_json.stdout)["values"] == {"aaaa11": {token: "ana@example.com", noted: note}}
+    assert len(entries) == 6
+    assert {(entry.principal, entry.body["approval"], entry.body["channel"]) for entry in entries} == {
+        ("local", "aaaa11", "cli")
+    }

@@ -255,7 +255,8 @@ def test_client_is_pointed_at_a_gateway_that_runs_elsewhere(sealyard: Command, h
     undone = sealyard("init", "--undo", "--yes")
 
     assert (done.returncode, undone.returncode) == (0, 0)
-    assert during["shop/sealyard.toml"] == (SEALYARD.encode(), 0o600)
+    servers = tomllib.loads(during[".config/sealyard/sealyard.toml"][0].decode())["upstreams"]
+    assert list(servers) == ["github", "pg", "figma", "g"]  # without that of the project
     entry = {"httpUrl": address[1], "headers": {"Authorization": "Bearer ${MY_TOKEN}"}}
     assert json.loads(during[".gemini/settings.json"][0]) == GEMINI | {"mcpServers": {"sealyard": entry}}
     codex = tomllib.loads(during[".codex/config.toml"][0].decode())["mcp_servers"]["sealyard"]
@@ -263,11 +264,11 @@ def test_client_is_pointed_at_a_gateway_that_runs_elsewhere(sealyard: Command, h
     for note in (
         "note: set MY_TOKEN where the client runs: `sealyard token NAME` makes a token",
         "note: the token crosses the network in plain text: use https, or a tunnel",
-        f"note: the gateway at {address[1]} needs the servers of {home / 'shop/sealyard.toml'}, which the client has "
-        "no more",
+        f"note: the gateway at {address[1]} needs the servers of {home / '.config/sealyard/sealyard.toml'}, which the "
+        "client has no more",
     ):
         assert note in done.stderr.splitlines()
-    assert {name: each for name, each in contents(home).items() if name != "shop/sealyard.toml"} == before
+    assert {name: each for name, each in contents(home).items() if not name.startswith(".config")} == before
 
 
 def test_address_needs_no_servers_here(sealyard: Command, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,9 +454,9 @@ def test_file_that_changes_while_a_person_reads_the_diff_is_left_alone(home: Pat
     """An undo is planned from what the file was; the client may have written it since."""
     file = home / ".gemini" / "settings.json"
     machine = read_machine()
-    for change in plan_apply("gemini", machine, Gateway(command=("sealyard", "serve")).entry("gemini")):
+    for change in plan_apply("gemini", machine, Gateway(command=("sealyard", "serve"))):
         change.write()
-    (undo,) = plan_undo(["gemini"], machine)
+    (undo,), _ = plan_undo(["gemini"], machine)
     file.write_text('{"theme": "new"}', encoding="utf-8")
 
     with pytest.raises(InvalidRequest, match="was changed by somebody else just now"):

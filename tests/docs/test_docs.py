@@ -48,6 +48,7 @@ from sealyard.config.settings import (
     MetricsConfig,
     OtelConfig,
     PrivacyConfig,
+    ProfileEntry,
     SkillsConfig,
     SurfaceConfig,
 )
@@ -197,6 +198,7 @@ def test_command_line_page_shows_every_help_text() -> None:
         ("upstreams", UpstreamEntry),
         ("oauth", OAuthConfig),
         ("surface", SurfaceConfig),
+        ("profiles", ProfileEntry),
         ("sandbox", SandboxConfig),
         ("store", StoreConfig),
         ("http", HttpConfig),

@@ -377,6 +377,7 @@ async def test_nothing_in_an_ask_is_obeyed_by_who_renders_it(tmp_path: Path) -> 
 
     async def person(ctx: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         seen.append(params.message)
+        await asyncio.sleep(READING_SECONDS)
         return types.ElicitResult(action="decline")
 
     upstream = ops()
@@ -389,6 +390,7 @@ async def test_nothing_in_an_ask_is_obeyed_by_who_renders_it(tmp_path: Path) -> 
     (message,) = seen
     about = [line for line in message.splitlines() if "evil" in line]
     assert about == [
-        '    argument target = "x\\n\\n# Harmless\\n![](http://evil/)\\r\\u001b]0;owned\\u0007<script>\\u202e"'
+        '    mcp__ops__deploy(target="x\\n\\n# Harmless\\n![](http://evil/)\\r\\u001b]0;owned\\u…)',
+        '    argument target = "x\\n\\n# Harmless\\n![](http://evil/)\\r\\u001b]0;owned\\u0007<script>\\u202e"',
     ]
     assert message.replace("\n", "").isprintable()

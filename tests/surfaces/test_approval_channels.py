@@ -25,12 +25,11 @@ from tests.surfaces.test_approvals import (
 )
 from tests.surfaces.test_surface import text_of
 
-from sealyard.broker import Unattended
 from sealyard.config import load_config
 from sealyard.errors import InvalidConfig, InvalidRequest
 from sealyard.serve.dialogue import Call, _form
 from sealyard.store import open_store
-from sealyard.values.access import ApprovalRequest, AuditRow
+from sealyard.values.access import ApprovalRequest, AuditRow, Unattended
 
 Config = Callable[..., Path]
 CLIENT = f'{ASK}\n[approval]\nchannels = ["client"]\n'

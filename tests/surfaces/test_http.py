@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -200,3 +201,35 @@ async def test_fifty_clients_at_once_are_all_served_and_recorded(config: Config,
     assert texts == [f'[{number},"Sales"]' for number in range(50)]
     assert [record.status for record in records] == ["ok"] * 50
     assert [len(each) for each in calls] == [1] * 50
+
+
+@pytest.mark.behaviour("surface.disconnect")
+async def test_a_client_that_disconnects_kills_its_run(config: Config) -> None:
+    """Also in a session of the older protocols, where nobody could fetch the answer any more. Others go on."""
+    code = "import time\nprint('begun')\ntime.sleep({seconds})"
+    async with serving(config()) as url, httpx2.AsyncClient(headers=ACCEPT, timeout=240) as client:
+        hello = await client.post(url, json=HELLO)
+        session = {"mcp-session-id": hello.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+        await client.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=session)
+
+        def run(number: int, seconds: int) -> AbstractAsyncContextManager[httpx2.Response]:
+            arguments = {"code": code.format(seconds=seconds), "timeout_seconds": 120}
+            params = {"name": "execute_code", "arguments": arguments, "_meta": {"progressToken": number}}
+            call = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+            return client.stream("POST", url, json=call, headers=session)
+
+        async with run(8, seconds=1) as stays:
+            async with run(9, seconds=100) as leaves:
+                async for line in leaves.aiter_lines():
+                    if "begun" in line:
+                        break
+            answer = [line async for line in stays.aiter_lines() if '"result"' in line]
+
+        async def look() -> list[str]:
+            found = (await client.get(url.replace("/mcp", "/api/v1/executions"))).json()
+            return sorted(each["status"] for each in found["executions"])
+
+        statuses = await until(look, lambda found: "running" not in found)
+
+    assert statuses == ["cancelled", "ok"]
+    assert "begun" in answer[0]

@@ -207,6 +207,7 @@ async def _look_around(gate: Gateway, ask: Checked) -> None:
         "tools/mcp__expenses__fail",
         "tools/nothing",
         "upstreams",
+        "profiles",
         "executions?limit=2",
         "skills",
         "skills?query=one",

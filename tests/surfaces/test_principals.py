@@ -17,9 +17,8 @@ from tests.surfaces.test_surface import text_of
 from sealyard import config as config_module
 from sealyard.cli.serve import parse_address
 from sealyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig, hash_token
-from sealyard.errors import InvalidConfig
 from sealyard.serve import api as api_module
-from sealyard.serve.http import build_app, default_preset, open_http
+from sealyard.serve.http import build_app, default_preset
 from sealyard.values.access import AuditEntry
 from sealyard.yard import Yard, open_yard
 
@@ -256,23 +255,6 @@ async def test_everyone_reads_their_own_trail_and_operators_all_of_it(tmp_path: 
         [(2, "ops"), (1, "ci")],
     ]
     assert wrong == [400, 400, 400, 400]
-
-
-async def test_proxy_mode_refuses_scopes_it_cannot_keep() -> None:
-    """It passes all servers on to whoever has a token; without a scope nothing is promised that does not hold."""
-    with pytest.raises(InvalidConfig) as caught:
-        async with open_http(Server("t"), OPS, address=("127.0.0.1", 0), readiness=None):
-            pass
-    async with open_http(Server("t"), HttpConfig(tokens={"ada": "a"}), address=("127.0.0.1", 0), readiness=None) as (
-        url,
-        _,
-    ):
-        assert url.startswith("http://127.0.0.1:")
-
-    assert str(caught.value) == (
-        "http.principals.ci has a scope, and proxy mode passes everything on to everybody. Serve in another mode, or "
-        "take its upstreams and level out."
-    )
 
 
 @pytest.mark.parametrize(

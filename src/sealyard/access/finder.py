@@ -101,16 +101,22 @@ class Finder:
         return self._library.has(view.stubs_version) and (not is_whole or self._library.version == view.stubs_version)
 
     async def search(
-        self, request: SearchRequest, *, view: Snapshot | None = None, learned: Learned | None = None
+        self,
+        request: SearchRequest,
+        *,
+        view: Snapshot | None = None,
+        servers: Collection[str] | None = None,
+        learned: Learned | None = None,
     ) -> SearchAnswer:
         """The tools of `view`, or of the whole catalog, that match best. Raises `InvalidRequest`.
 
-        `learned` may change their order.
+        `servers` are those that may be named, by default those of the view. `learned` may change the order.
         """
         level, limit = request.level, bounded_limit(request.limit)
         whole = self._catalog.snapshot
         view = view or whole
-        servers = self._upstreams if view is whole else view.by_upstream
+        if servers is None:
+            servers = self._upstreams if view is whole else view.by_upstream
         server = _find_server(servers, request.server) if request.server else None
         index = await self._index_of(view)
         if self._meaning is None:

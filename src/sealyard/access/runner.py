@@ -11,9 +11,12 @@ from sealyard.sandbox import Sandbox
 from sealyard.sandbox.policy import IsolationLevel, IsolationPolicy
 from sealyard.sandbox.pool import Slots
 from sealyard.sandbox.review import Finding, Review, ToolReference, offloaded_review
-from sealyard.values.access import PrincipalScope
+from sealyard.sandbox.sessions import check_session_name
+from sealyard.values.access import PrincipalScope, Profile
+from sealyard.values.variants import variant
 
 _HINTS = 3  # unknown names whose nearest are looked for: with ten thousand tools each search takes some 20 ms
+_SESSION_CHARACTERS = 50  # beside a principal of up to 40 it stays below the 100 that name a workspace
 _SHOWN_CHARACTERS = 80  # of a name that the code chose, in a message and in the search for its nearest
 
 OPERATOR = "operator"
@@ -29,6 +32,7 @@ class Runner:
         *,
         levels: Callable[[str], IsolationPolicy],
         scopes: Mapping[str, PrincipalScope],
+        profiles: Mapping[str, Profile],
         opening: "asyncio.Future[Sandbox] | None",
         slots: Slots,
         offload: Offload | None,
@@ -37,6 +41,7 @@ class Runner:
         """`levels` gives the policy of a level. `result_tokens` bounds a result, in model tokens."""
         self.policy = policy
         self.scopes = scopes
+        self.profiles = profiles
         self.opening = opening
         """Completes when code can run; None for a gateway without a sandbox."""
         self.slots = slots
@@ -44,6 +49,14 @@ class Runner:
         self.result_tokens = result_tokens
         self._levels = levels
         self._offload = offload
+        self._place = ""
+        """Begins the names of sessions: see `Profile`."""
+        self._floor: str | None = None
+        """The weakest level of any run."""
+
+    def narrowed(self, profile: Profile) -> "Runner":
+        """The same, with sessions of the profile's own and an isolation no weaker than its level."""
+        return variant(self, _place=profile.place, _floor=profile.level)
 
     async def sandbox(self) -> Sandbox:
         """The sandbox. It is built while the gateway already serves requests."""
@@ -65,15 +78,29 @@ class Runner:
         """
         scope = self.scopes.get(principal)
         own = self.policy if scope is None or scope.level is None else self._levels(scope.level)
+        own = (
+            own if self._floor is None or self._floor not in _not_looser(own) else self._levels(self._floor).within(own)
+        )
         if not level or level == own.level:
             return own
-        allowed = list(IsolationLevel)[list(IsolationLevel).index(own.level) :]
+        allowed = _not_looser(own)
         if level not in allowed:
             raise InvalidRequest(
                 f"isolation_level is {level[:_SHOWN_CHARACTERS]!r}. Give {' or '.join(allowed)}: a run may be stricter "
                 "than its client is, not looser."
             )
         return self._levels(level).within(own)
+
+    def session_of(self, principal: str, session: str | None = None) -> str:
+        """The name of a session's workspace and guard. A principal's name has no `:`, so each name has one owner.
+
+        Raises:
+            InvalidRequest: The client's own name for it is too long or has other characters than such a name may have.
+        """
+        most = _SESSION_CHARACTERS - len(self._place)
+        if session and len(check_session_name(session)) > most:
+            raise InvalidRequest(f"The session's name has {len(session)} characters. Use at most {most}.")
+        return f"{principal}:{self._place}{session or 'default'}"
 
     async def review(
         self, code: str, policy: IsolationPolicy, view: Snapshot, packages: Collection[str], principal: str
@@ -86,6 +113,11 @@ class Runner:
             async with short_work():  # others have a turn between two searches
                 findings.append(_unknown_tool(reference, _nearest(reference, view) if number < _HINTS else []))
         return verdict.with_findings(findings)
+
+
+def _not_looser(policy: IsolationPolicy) -> list[IsolationLevel]:
+    levels = list(IsolationLevel)
+    return levels[levels.index(IsolationLevel(policy.level)) :]
 
 
 def _is_known(reference: ToolReference, view: Snapshot) -> bool:

@@ -10,8 +10,9 @@ from sealyard.access.unmatched import NameCheck, Unmatched
 from sealyard.broker.policy import Policy
 from sealyard.broker.upstreams import ToolServer
 from sealyard.catalog import Catalog, DriftWatch, Recent, Snapshot
-from sealyard.values.access import PrincipalScope
-from sealyard.values.tools import UpstreamStatus, glob
+from sealyard.values.access import PrincipalScope, Profile
+from sealyard.values.tools import UpstreamStatus
+from sealyard.values.variants import variant
 
 _VIEWS_KEPT = 8  # whose names are kept: as many as have an index
 
@@ -41,6 +42,10 @@ class Tools:
         self._on_published = on_published
         self._functions: Recent[str, dict[str, str]] = Recent(_VIEWS_KEPT)
         """By the version of a view."""
+
+    def narrowed(self, profile: Profile) -> "Tools":
+        """The same as principals see them through a profile."""
+        return variant(self, views=self.views.narrowed(profile))
 
     def seen_by(self, principal: str) -> Snapshot:
         """The part of the catalog that a principal sees now."""
@@ -93,12 +98,18 @@ class Views:
     A tool outside its view does not exist for the principal.
     """
 
-    def __init__(self, policy: Policy, scopes: Mapping[str, PrincipalScope]) -> None:
+    def __init__(self, policy: Policy, scopes: Mapping[str, PrincipalScope], *, profile: Profile | None = None) -> None:
+        """`profile` narrows all of them."""
         self._policy = policy
         self._scopes = scopes
+        self._profile = profile
         self._catalog: Snapshot | None = None
         self._by_principal: dict[str, Snapshot] = {}
         self._by_hidden: dict[frozenset[str], Snapshot] = {}
+
+    def narrowed(self, profile: Profile) -> "Views":
+        """Views of no more than a profile lets through, whatever a principal's scope."""
+        return Views(self._policy, self._scopes, profile=profile)
 
     def of(self, snapshot: Snapshot, principal: str) -> Snapshot:
         """The tools that `principal` may see: `snapshot` itself if that is all of them.
@@ -123,11 +134,11 @@ class Views:
         return sorted(
             name
             for name in names
-            if self._is_in_scope(name, principal) and (name in seen or not snapshot.by_upstream.get(name))
+            if self.may_use(name, principal) and (name in seen or not snapshot.by_upstream.get(name))
         )
 
     def _cut(self, snapshot: Snapshot, principal: str) -> Snapshot:
-        outside = {name for name in snapshot.by_upstream if not self._is_in_scope(name, principal)}
+        outside = {name for name in snapshot.by_upstream if not self.may_use(name, principal)}
         hidden = self._policy.hidden(snapshot.tools, principal)
         hidden |= {name for name, spec in snapshot.tools.items() if spec.upstream in outside} if outside else set()
         if not hidden:
@@ -143,7 +154,6 @@ class Views:
             )
         return view
 
-    def _is_in_scope(self, upstream: str, principal: str) -> bool:
+    def may_use(self, upstream: str, principal: str) -> bool:
         """True if the config lets the principal use the upstream. A principal without an entry may use all."""
-        scope = self._scopes.get(principal)
-        return scope is None or scope.upstreams is None or any(glob(each)(upstream) for each in scope.upstreams)
+        return all(each is None or each.has(upstream) for each in (self._profile, self._scopes.get(principal)))

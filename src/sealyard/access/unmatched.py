@@ -84,6 +84,7 @@ def find_unmatched(
         *((f"policy.limits[{number}].tools", limits.tools) for number, limits in enumerate(policy.limits)),
         *((f"privacy.rules[{number}].tools", rule.tools) for number, rule in enumerate(config.privacy.rules)),
         ("surface.direct", config.surface.direct),
+        *((f"profiles.{name}.direct", profile.direct or ()) for name, profile in config.profiles.items()),
     ):
         found += names.unmatched(at, patterns)
     for name, upstream in config.upstreams.items():
@@ -97,6 +98,8 @@ def find_unmatched(
         found += _undeclared(f"policy.rules[{number}].when", rule.when, [*names.fitting(rule.tools)])
     for name, entry in config.http.principals.items():
         found += _unmatched(f"http.principals.{name}.upstreams", entry.upstreams or (), upstreams, "upstream")
+    for name, profile in config.profiles.items():
+        found += _unmatched(f"profiles.{name}.upstreams", profile.upstreams or (), upstreams, "upstream")
     return tuple(found)
 
 
@@ -113,8 +116,8 @@ class _Names:
         return (self._snapshot.tools[name] for name, spelled in self._spellings.items() if any(map(fits, spelled[:2])))
 
     def unmatched(self, at: str, patterns: Sequence[str]) -> Iterator[Unmatched]:
-        # Only `surface.direct` accepts a server's own name for a tool.
-        most = 3 if at == "surface.direct" else 2
+        # Only `direct` accepts a server's own name for a tool.
+        most = 3 if at.endswith(".direct") else 2
         for pattern in patterns:
             fits = glob(pattern)
             if pattern == "*" or any(fits(name) for spelled in self._spellings.values() for name in spelled[:most]):

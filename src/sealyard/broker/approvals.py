@@ -33,7 +33,6 @@ from sealyard.values.access import (
     Unattended,
 )
 
-
 AskChannel = Callable[[ApprovalRequest], Awaitable[Approval | Unattended | None]]
 """Asks one person. None: no answer through this channel, such as after its client disconnected."""
 FindValues = Callable[[str], Awaitable[list[RevealedValue]]]

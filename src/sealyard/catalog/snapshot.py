@@ -91,6 +91,10 @@ class Snapshot:
                 scored.append((-ratio, spec.full_name))
         return [full_name for _, full_name in sorted(scored)[:n]]
 
+    def servers_of(self, function: str) -> list[str]:
+        """The modules of `servers` with a function of this name."""
+        return [module for module, functions in self.modules.items() if function in functions]
+
     @cached_property
     def modules(self) -> Mapping[str, frozenset[str]]:
         """The functions in each module of `servers`."""

@@ -12,6 +12,8 @@ from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import warn, write_json
 from sealyard.config import Config, load_config
 from sealyard.errors import InvalidRequest
+from sealyard.values.access import Profile
+from sealyard.wording import suggest
 
 if TYPE_CHECKING:
     from sealyard.store import Store
@@ -93,6 +95,15 @@ def read_text(file: str, instead: str) -> str:
         raise InvalidRequest(f"{name} is not UTF-8 after byte {error.start}. Save it as UTF-8 text.") from None
     except OSError as error:
         raise InvalidRequest(f"{name} cannot be read: {error.strerror}. {instead}") from None
+
+
+def find_profile(name: str | None, config: Config) -> Profile | None:
+    """The profile of this name, if one is named. Raises `InvalidRequest` if the config has no such profile."""
+    profiles = config.narrowings()
+    if name is not None and name not in profiles:
+        advice = suggest(name, profiles, f"There are: {', '.join(profiles) or 'none'}.")
+        raise InvalidRequest(f"The config has no profile {name!r}. {advice}")
+    return None if name is None else profiles[name]
 
 
 def read_object(text: str, option: str) -> dict[str, Any]:

@@ -11,12 +11,14 @@ from sealyard.cli.command import JSON, wants_json
 from sealyard.cli.terminal import columns, plain, remark, say_unwrapped, screen, visible, write, write_json
 from sealyard.config import Machine, load_config, read_machine
 from sealyard.config.clients import CLIENTS, Change, Gateway, find_servers, plan_apply, plan_config, plan_undo
-from sealyard.errors import InvalidRequest
+from sealyard.errors import InvalidRequest, SealyardError
 
 
 @click.command()
 @click.option(
-    "--output", type=click.Path(path_type=Path), default="sealyard.toml", show_default=True, help="Write here."
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write here. By default sealyard.toml here and, for entries that count in every folder, the user's.",
 )
 @click.option("--force", is_flag=True, help="Change an existing file.")
 @click.option(
@@ -36,7 +38,7 @@ from sealyard.errors import InvalidRequest
 @JSON
 def init(
     *,
-    output: Path,
+    output: Path | None,
     force: bool,
     clients: tuple[str, ...],
     url: str | None,
@@ -47,11 +49,11 @@ def init(
 ) -> int:
     """Make a sealyard.toml from your MCP clients.
 
-    Looks for the servers that Claude Code, Claude Desktop, Cursor, VS Code, Codex, Gemini CLI, opencode and Windsurf
-    have, here and in your home. Their own files are changed only with --apply, and --undo puts them back. Exit code 0:
-    done; 1: there was nothing to do it with, or you said no; 2: it could not be done.
+    Looks for the servers that Claude Code, Cursor, Codex and a dozen other clients have, here and in your home. Their
+    own files are changed only with --apply, and --undo puts them back. Exit code 0: done; 1: there was nothing to do
+    it with, or you said no; 2: it could not be done.
     """
-    if output.suffix != ".toml":
+    if output is not None and output.suffix != ".toml":
         raise InvalidRequest(f"--output is {str(output)!r}. Give a name that ends with .toml.")
     machine = read_machine()
     session = _Session(yes=yes, dry_run=dry_run)
@@ -59,16 +61,14 @@ def init(
         raise InvalidRequest("--url is for the clients that --apply names. Give --apply with it, and not --undo.")
     if token_env is not None and url is None:
         raise InvalidRequest("--token-env is for a gateway at an address. Give its --url too.")
-    command = (*own_command(), "serve", str(machine.directory / output))
-    gateway = Gateway(command=command, url=url, variable=token_env)
     if (clients or undo) and not (yes or dry_run) and not session.can_ask:
         raise InvalidRequest("There is no terminal to ask on before a client's file changes. Give --yes, or --dry-run.")
     if undo:
         done = _undo(clients or tuple(CLIENTS), machine, session)
     else:
-        done = _make(machine, session, gateway, output=machine.directory / output, force=force, clients=clients)
+        done = _Task(machine, session, output=output, force=force).run(clients, url, token_env)
     session.finish()
-    return 0 if done else 1
+    return 2 if session.failed else 0 if done else 1
 
 
 class _Session:
@@ -76,6 +76,8 @@ class _Session:
 
     def __init__(self, *, yes: bool, dry_run: bool) -> None:
         self.dry_run = dry_run
+        self.failed = False
+        """True if something could not be done. The rest was."""
         self.can_ask = sys.stdin is not None and sys.stdin.isatty() and not wants_json()
         self._yes = yes
         self._answer: dict[str, Any] = {
@@ -95,6 +97,12 @@ class _Session:
         self._answer["notes"].append(text)
         if not wants_json():
             remark(f"note: {text}", "yellow")
+
+    def fail(self, text: str) -> None:
+        self.failed = True
+        self._answer["notes"].append(text)
+        if not wants_json():
+            remark(f"error: {text}", "red")
 
     def show_servers(self, servers: list[dict[str, str]], problems: list[str]) -> None:
         self._answer["servers"] += servers
@@ -134,41 +142,96 @@ class _Session:
             write_json(self._answer, indent=2)
 
 
-def _make(
-    machine: Machine, session: _Session, gateway: Gateway, *, output: Path, force: bool, clients: tuple[str, ...]
-) -> bool:
-    entries = {client: gateway.entry(client) for client in clients}  # refused before anything is written
-    survey = find_servers(machine)
-    session.show_servers([each.describe() for each in survey.servers], survey.problems)
-    draft = plan_config(output, survey, machine, force=force)
-    if draft.is_empty and gateway.url is None:
-        session.say(f"No MCP server was found in {', '.join(map(str, survey.files))}.")
-        session.say(f"Add one to a client, or write {output}:\n\n{_EXAMPLE}")
-        return False
-    for note in draft.notes:
-        session.note(note)
-    if draft.change.new == draft.change.old:
-        session.say(f"{output} has them all already.")
-    elif not draft.is_empty:
-        _write_config(draft.change, draft.added, session, force=force)
-    agreed = [_apply(client, machine, session, entry) for client, entry in entries.items()]
-    if gateway.url is not None:
-        _say_what_it_needs(session, gateway, output, is_empty=draft.is_empty)
-    if not session.dry_run:
-        if not draft.is_empty:
-            for warning in load_config(output).warnings:
+class _Task:
+    """One run of `init` that collects servers and, for each client named, puts sealyard into its files."""
+
+    def __init__(self, machine: Machine, session: _Session, *, output: Path | None, force: bool) -> None:
+        self._machine = machine
+        self._session = session
+        self._force = force
+        self._survey = find_servers(machine)
+        self._here = machine.directory / (output or "sealyard.toml")
+        self._users = self._here if output is not None else self._choose_users_file()
+
+    def _choose_users_file(self) -> Path:
+        """The file for entries that count in every folder: the user's, unless there is only one here."""
+        users = self._machine.config_folder / "sealyard.toml"
+        has_servers = any(each.place.project is None for each in self._survey.servers)
+        return users if users.exists() or (has_servers and not self._here.exists()) else self._here
+
+    def run(self, clients: tuple[str, ...], url: str | None, token_env: str | None) -> bool:
+        """False if there was nothing to do it with, or the person refused a change."""
+        session, survey = self._session, self._survey
+        gateway = self._choose_gateway(clients, url, token_env)
+        for client in clients:
+            gateway.entry(client)  # refused before anything is written
+        session.show_servers([each.describe() for each in survey.servers], survey.problems)
+        changes = [change for client in clients for change in self._plan(client, gateway)]
+        files = dict.fromkeys(self._users if change.everywhere else self._here for change in changes)
+        has_any = self._write_configs(list(files) or [self._here])
+        if not has_any and url is None:
+            session.say(f"No MCP server was found in {', '.join(map(str, survey.files))}.")
+            session.say(f"Add one to a client, or write {self._here}:\n\n{_EXAMPLE}")
+            return False
+        if url is None and self._users == self._here and any(change.everywhere for change in changes):
+            names = ", ".join(dict.fromkeys(CLIENTS[each.client].title for each in changes if each.everywhere))
+            session.note(f"{names} will have the servers of {self._here} in every folder, not only here")
+        agreed = _make_changes([change for change in changes if change.old != change.new], "Change", session)
+        for note in gateway.notes if clients else ():
+            session.note(note)
+        if url is not None and has_any:
+            named = " and ".join(map(str, files))
+            session.note(f"the gateway at {url} needs the servers of {named}, which the client has no more")
+        if not session.dry_run:
+            for warning in dict.fromkeys(each for file in files or [self._here] for each in _warnings(file)):
                 session.note(warning)
-        _say_next(session, output, clients)
-    return all(agreed)
+            _say_next(session, self._machine, self._here, clients)
+        return agreed
+
+    def _choose_gateway(self, clients: tuple[str, ...], url: str | None, token_env: str | None) -> Gateway:
+        if url is not None or not clients:
+            return Gateway(url=url, variable=token_env)
+        return Gateway.started(self._machine, own_command(), config=self._here, users=self._users)
+
+    def _plan(self, client: str, gateway: Gateway) -> list[Change]:
+        """The changes of a client's files; a file that cannot be read fails this client, and no other."""
+        try:
+            changes = plan_apply(client, self._machine, gateway)
+        except SealyardError as error:
+            self._session.fail(str(error))
+            return []
+        if all(change.old == change.new for change in changes):
+            self._session.say(f"{CLIENTS[client].title} uses sealyard alone already.")
+        return changes
+
+    def _write_configs(self, files: list[Path]) -> bool:
+        """Write what each file lacks, all or none. False if there is no server for any of them."""
+        session = self._session
+        drafts = [
+            plan_config(file, self._survey, self._machine, force=self._force, everywhere=file != self._here)
+            for file in files
+        ]
+        for draft in drafts:
+            for note in draft.notes:
+                session.note(note)
+            if draft.change.new == draft.change.old and not draft.is_empty:
+                session.say(f"{draft.change.path} has them all already.")
+            elif not draft.is_empty and (draft.change.old is not None or session.dry_run):
+                session.show_diff(draft.change)
+        drafts = [draft for draft in drafts if draft.change.new != draft.change.old and not draft.is_empty]
+        for draft in () if session.dry_run else drafts:
+            if draft.change.old is not None and not self._force:
+                names = ", ".join(map(repr, draft.added))
+                what = f"{str(draft.change.path)!r} exists and lacks {names}"
+                raise InvalidRequest(f"{what}. Give --force to add what the diff shows.")
+        for draft in () if session.dry_run else drafts:
+            draft.change.write()
+            session.wrote(draft.change.path)
+        return bool(drafts) or any(file.exists() for file in files)
 
 
-def _say_what_it_needs(session: _Session, gateway: Gateway, output: Path, *, is_empty: bool) -> None:
-    if gateway.variable is not None:
-        session.note(f"set {gateway.variable} where the client runs: `sealyard token NAME` makes a token")
-        if gateway.is_exposed:
-            session.note("the token crosses the network in plain text: use https, or a tunnel")
-    if not is_empty:
-        session.note(f"the gateway at {gateway.url} needs the servers of {output}, which the client has no more")
+def _warnings(file: Path) -> tuple[str, ...]:
+    return load_config(file).warnings if file.exists() else ()
 
 
 _EXAMPLE = """[upstreams.time]
@@ -177,52 +240,42 @@ args = ["mcp-server-time"]
 """
 
 
-def _write_config(change: Change, added: tuple[str, ...], session: _Session, *, force: bool) -> None:
-    if change.old is not None or session.dry_run:
-        session.show_diff(change)
-    if session.dry_run:
-        return
-    if change.old is not None and not force:
-        names = ", ".join(map(repr, added))
-        raise InvalidRequest(f"{str(change.path)!r} exists and lacks {names}. Give --force to add what the diff shows.")
-    change.write()
-    session.wrote(change.path)
-
-
-def _apply(client: str, machine: Machine, session: _Session, entry: dict[str, Any]) -> bool:
-    changes = plan_apply(client, machine, entry)
-    if not changes:
-        session.say(f"{CLIENTS[client].title} uses sealyard alone already.")
-    return _make_changes(changes, "Change", session)
-
-
 def _undo(clients: tuple[str, ...], machine: Machine, session: _Session) -> bool:
-    changes = plan_undo(clients, machine)
-    if not changes:
+    changes, problems = plan_undo(clients, machine)
+    for problem in problems:
+        session.fail(problem)
+    if not changes and not problems:
         session.say("There is nothing to undo: no backup of a client's file was found here or in your home.")
         return False
     return _make_changes(changes, "Put back", session)
 
 
 def _make_changes(changes: list[Change], verb: str, session: _Session) -> bool:
-    """Show and make each change that the person agrees to. False if they refused one."""
+    """Show and make each change that the person agrees to; a failure holds up no other. False if one was refused."""
     agreed = True
     for change in changes:
         session.show_diff(change)
-        if session.agrees_to(f"{verb} {change.path}?"):
-            session.changed(change, change.write())
-        else:
+        if not session.agrees_to(f"{verb} {change.path}?"):
             agreed = agreed and session.dry_run
+            continue
+        try:
+            session.changed(change, change.write())
+        except SealyardError as error:
+            session.fail(str(error))
     return agreed
 
 
-def _say_next(session: _Session, output: Path, clients: tuple[str, ...]) -> None:
+def _say_next(session: _Session, machine: Machine, output: Path, clients: tuple[str, ...]) -> None:
     session.say("")
     session.say("Next:", "bold")
-    session.say("  sealyard tools --status     see whether each server starts")
     if clients:
+        session.say("  sealyard tools --status     see whether each server starts")
         names = ", ".join(CLIENTS[client].title for client in clients)
         session.say(f"  Restart {names}. `sealyard init --undo` puts everything back.")
-    else:
+    elif machine.platform == "linux":
+        session.say("  sealyard tools --status     see whether each server starts")
         session.say(f"  sealyard serve {output}     serve them all as one")
         session.say("  sealyard init --apply CLIENT     let a client use sealyard alone, after a look at the diff")
+    else:
+        session.say(f"  Serve {output} on Linux: in a container, a virtual machine or WSL, or on another computer.")
+        session.say("  sealyard init --apply CLIENT --url ADDRESS     let a client use it, after a look at the diff")

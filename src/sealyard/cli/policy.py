@@ -9,7 +9,7 @@ from rich.text import Text
 
 from sealyard.access import Unmatched
 from sealyard.broker.policy import UNLIMITED, Policy, PolicySettings, Preset, Rule, Step, ToolLimits, default_preset
-from sealyard.cli.command import CONFIG, JSON, LOCAL, answer, load, read_object, wants_json
+from sealyard.cli.command import CONFIG, JSON, LOCAL, answer, find_profile, load, read_object, wants_json
 from sealyard.cli.gateway import tool_hint, with_yard
 from sealyard.cli.terminal import columns, plain, say, screen, show_facts, show_table, warn, write_json
 from sealyard.config import Config
@@ -25,6 +25,7 @@ _REVEALS: dict[Reveal, str] = {
     "never": "tokens stay tokens",
 }
 _PRINCIPAL = click.option("--principal", default=LOCAL, show_default=True, metavar="NAME", help="Who would call it.")
+_PROFILE = click.option("--profile", metavar="NAME", help="As at the URL of this profile of the config.")
 _PRESET = click.option("--preset", type=click.Choice(get_args(Preset)), help="As if this preset held.")
 
 
@@ -59,10 +60,11 @@ def policy() -> None:
 @click.argument("tool")
 @_PRINCIPAL
 @click.option("--arguments", metavar="JSON", help="What it would be called with, for rules with conditions.")
+@_PROFILE
 @_PRESET
 @CONFIG
 @JSON
-def explain(*, tool: str, principal: str, arguments: str | None, preset: Preset | None) -> None:
+def explain(*, tool: str, principal: str, arguments: str | None, profile: str | None, preset: Preset | None) -> None:
     """Say what becomes of calls of TOOL, by which rule and why.
 
     TOOL is a full name such as mcp__mail__send, or mail/send.
@@ -72,6 +74,9 @@ def explain(*, tool: str, principal: str, arguments: str | None, preset: Preset 
     rules, why_preset = _build(loaded, preset)
     spec = with_yard(lambda yard: _find(yard, tool), config=loaded)
     explanation = _explain(rules, why_preset, spec, principal, given, build_privacy(loaded.privacy))
+    scope, narrowing = loaded.http.scopes().get(principal), find_profile(profile, loaded)
+    if not all(each is None or each.has(spec.upstream) for each in (scope, narrowing)):
+        explanation = msgspec.structs.replace(explanation, hidden=True)
     answer(explanation, lambda: _show_explanation(explanation))
 
 
@@ -126,11 +131,14 @@ def show(*, with_tools: bool, principal: str, preset: Preset | None) -> None:
     if wants_json():
         settings = msgspec.structs.replace(loaded.policy, preset=rules.preset)
         shown: dict[str, Any] = {"policy": settings, "preset_reason": why_preset, "trusted": sorted(rules.trusted)}
+        shown["profiles"] = loaded.profiles
         write_json(shown | ({"tools": found} if with_tools else {}))
         return
     _show_all(loaded.policy, found)
     say(f"Preset {rules.preset}: {why_preset}")
     say(f"Trusted servers: {', '.join(sorted(rules.trusted)) or 'none'}")
+    for name, profile in loaded.profiles.items():
+        say(f"Profile {name}: servers {', '.join(profile.upstreams or ('*',)) or 'none'}, at /mcp/p/{name}")
 
 
 def _build(config: Config, preset: Preset | None) -> tuple[Policy, str]:

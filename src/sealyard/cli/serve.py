@@ -6,7 +6,6 @@ import gc
 import logging
 import secrets
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,9 +13,8 @@ import click
 from sealyard import serve as wires
 from sealyard import yard as yards
 from sealyard.broker import policy
-from sealyard.broker.upstreams import mcp
 from sealyard.cli import USUAL_COLLECTION
-from sealyard.cli.command import CONFIG_ARGUMENT, load
+from sealyard.cli.command import CONFIG_ARGUMENT, find_profile, load
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import remark
 from sealyard.config import Config
@@ -25,7 +23,8 @@ from sealyard.errors import InvalidRequest
 if TYPE_CHECKING:
     from sealyard.access import Guards
     from sealyard.offload import Offload
-    from sealyard.yard import Border, Yard
+    from sealyard.serve import Modes
+    from sealyard.yard import Yard
 
 _LOCAL = policy.default_preset(is_local=True)
 
@@ -34,9 +33,10 @@ _LOCAL = policy.default_preset(is_local=True)
 @CONFIG_ARGUMENT
 @click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP at /mcp instead, such as 127.0.0.1:8321.")
 @click.option(
-    "--mode", type=click.Choice(["code", "hybrid", "search", "proxy"]), help="What the agent sees, over the config's."
+    "--mode", type=click.Choice(["code", "hybrid", "search", "proxy"]), help="What the agent sees, over surface.mode."
 )
-def serve(*, http: str | None, mode: str | None) -> None:
+@click.option("--profile", metavar="NAME", help="Serve only what this profile of the config lets through.")
+def serve(*, http: str | None, mode: str | None, profile: str | None) -> None:
     """Serve all configured MCP servers as one.
 
     CONFIG is a sealyard.toml or an MCP client's own file such as .mcp.json; by default the one that is found here or
@@ -47,7 +47,10 @@ def serve(*, http: str | None, mode: str | None) -> None:
     logging.getLogger("sealyard").setLevel(logging.WARNING)
     wires.filter_log()
     loaded = load()
-    run_to_end(_serve(loaded, mode or loaded.surface.mode, None if http is None else parse_address(http)))
+    if find_profile(profile, loaded) is not None and http is not None:
+        raise InvalidRequest(f"Over HTTP a profile is part of the URL. Leave --profile out, and use /mcp/p/{profile}.")
+    modes = wires.Modes(loaded, mode or loaded.surface.mode)
+    run_to_end(_serve(loaded, modes, None if http is None else parse_address(http), profile or ""))
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -59,22 +62,23 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-async def _serve(config: Config, mode: str, address: tuple[str, int] | None) -> None:
+async def _serve(config: Config, modes: "Modes", address: tuple[str, int] | None, profile: str) -> None:
     if address is not None:
-        await _serve_http(config, mode, address)
-    elif mode == "proxy":
+        await _serve_http(config, modes, address)
+    elif modes.all == {"proxy"}:  # nothing else can come up, so nothing needs a sandbox
         async with yards.open_border(config, preset=_LOCAL) as border:
             await _settle(border.guards)
 
             async def find_offload() -> "Offload | None":
                 return border.guards.offload
 
-            await wires.serve_stdio(_build_relay(config, border), find_offload)
+            server = modes.build_server(border, profile=profile)
+            await wires.serve_stdio(server, find_offload)
     else:
-        await _serve_stdio(config, mode)
+        await _serve_stdio(config, modes, profile)
 
 
-async def _serve_stdio(config: Config, mode: str) -> None:
+async def _serve_stdio(config: Config, modes: "Modes", profile: str) -> None:
     """Serve over standard input and output while the yard opens: clients wait for the list of tools, and not for long.
 
     If it cannot be opened, requests that wait for it are answered by an error, and the process ends with the reason.
@@ -84,7 +88,7 @@ async def _serve_stdio(config: Config, mode: str) -> None:
     async def find_offload() -> "Offload | None":
         return (await asyncio.shield(opened)).guards.offload
 
-    server = wires.build_server(opened, config.surface, mode=mode, ask_seconds=config.policy.ask_seconds)
+    server = modes.build_server(opened, profile=profile)
     serving = asyncio.create_task(wires.serve_stdio(server, find_offload))
     try:
         open_yard = await asyncio.to_thread(lambda: yards.open_yard)  # to import what it needs takes half of the start
@@ -98,18 +102,18 @@ async def _serve_stdio(config: Config, mode: str) -> None:
         await asyncio.gather(serving, return_exceptions=True)
 
 
-async def _serve_http(config: Config, mode: str, address: tuple[str, int]) -> None:
+async def _serve_http(config: Config, modes: "Modes", address: tuple[str, int]) -> None:
     from sealyard.serve import api, dashboard  # noqa: PLC0415 - standard input needs neither, and no web server
 
     preset, key = wires.default_preset(address, config.http), None
     async with contextlib.AsyncExitStack() as stack:
-        routes = None
-        if mode == "proxy":
+        routes: list[Any] = []
+        if modes.all == {"proxy"}:
             border = await stack.enter_async_context(yards.open_border(config, preset=preset))
-            server, guards, readiness = _build_relay(config, border), border.guards, border.readiness
+            server, guards, readiness = modes.build_server(border), border.guards, border.readiness
         else:
             yard = await stack.enter_async_context(yards.open_yard(config, preset=preset))
-            server, guards = wires.build_server(yard, config.surface, mode=mode), yard.guards
+            server, guards = modes.build_server(yard), yard.guards
             _trace(yard)
             readiness, routes = yard.operations.readiness, api.routes(yard)
             if config.http.dashboard:
@@ -121,19 +125,17 @@ async def _serve_http(config: Config, mode: str, address: tuple[str, int]) -> No
             address=address,
             readiness=readiness,
             routes=routes,
+            profiles=config.profiles,
             operator_key=key,
             offload=guards.offload,
         )
         url, http = await stack.enter_async_context(listening)
         if key is not None:  # in the fragment, which no browser sends and no proxy logs
             remark(f"The dashboard, where you can answer approvals: {url.removesuffix('mcp')}#key={key}")
-        remark(f"sealyard serves {len(config.upstreams)} servers at {url} ({mode} mode)")
+        remark(f"sealyard serves {len(config.upstreams)} servers at {url} ({modes.default} mode)")
+        for name in config.profiles:
+            remark(f"The profile {name} is at {url}/p/{name}.")
         await http.run_until_cancelled()
-
-
-def _build_relay(config: Config, border: "Border") -> Any:
-    connect = partial(mcp.open_transport, token_folder=config.store.path.parent / "oauth")
-    return wires.build_relay(config.upstreams, border, connect=connect)
 
 
 def _trace(yard: "Yard") -> None:

@@ -181,6 +181,20 @@ class Names:
         """Every identifier that some scope binds."""
         return frozenset(name for _, name, _, binder, _ in self._found if binder is not None)
 
+    @functools.cached_property
+    def unbound(self) -> dict[str, ast.Name]:
+        """The first reading of each name that nothing binds, such as a built-in one, in the order of the text.
+
+        Empty after `import *`, which may bind any name.
+        """
+        found: dict[str, ast.Name] = {}
+        for node, scope in [] if self.stars else self.loads():
+            if isinstance(node.ctx, ast.Load) and self.find(node.id, scope) is None:
+                earlier = found.get(node.id)
+                if earlier is None or _place(node) < _place(earlier):
+                    found[node.id] = node
+        return dict(sorted(found.items(), key=lambda item: _place(item[1])))
+
     def _occurrences(self) -> Iterator[tuple[ast.AST, str, Scope]]:
         yield from ((node, name, scope) for node, name, scope, _, _ in self._found)
         loads = ((node, scope) for node, scope in self.loads() if isinstance(node.ctx, ast.Load))
@@ -263,6 +277,19 @@ class Names:
                 return None
             node, scope = binding.value, binding.scope
         return None
+
+    def called_tool(self, node: ast.Call, scope: Scope) -> str | None:
+        """The tool that `call_tool(name, …)` or `call_mcp_tool(server, tool, …)` calls, if the text spells it out."""
+        given = {word.arg: word.value for word in node.keywords}
+        first = node.args[0] if node.args else given.get("name", given.get("server"))
+        name = None if first is None else self.text(first, scope)
+        if name is None or self.meaning(node.func, scope) != "builtins.call_mcp_tool":
+            return name
+        second = node.args[1] if len(node.args) > 1 else given.get("tool")
+        if second is None or isinstance(second, ast.Dict):
+            return name
+        tool = self.text(second, scope)
+        return name if name.startswith("mcp__") else tool and f"{name}.{tool}"
 
     def endless_loops(self) -> list[ast.While]:
         """`while True` without anything that could end it."""
@@ -582,6 +609,10 @@ def _fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
     if found is None:
         found = _known_fields[kind] = tuple(field for field in kind._fields if field not in _LEAVES)
     return found
+
+
+def _place(node: ast.Name) -> tuple[int, int]:
+    return node.lineno, node.col_offset
 
 
 def _leave(place: Place) -> None:

@@ -23,6 +23,7 @@ from sealyard.former import rename_variables, starts
 from sealyard.values.tools import OAuthConfig, Transport, UpstreamConfig, glob
 
 _T = TypeVar("_T", bound=msgspec.Struct)
+_IF_SET = re.compile(r"\$\{(env:)?[A-Za-z_]\w*:-\}", re.ASCII)
 
 
 def load_config(
@@ -70,7 +71,7 @@ def load_config(
         otel=_expand_fields(config.otel, "otel", ("headers",), _expand_secret, machine),
         trusted=frozenset(name for name in upstreams if entries[name].trusted),
         source=file,
-        warnings=(*warnings, *_unmatched(config.http, entries)),
+        warnings=(*warnings, *_unmatched(config, entries)),
     )
 
 
@@ -94,7 +95,10 @@ def _find_file(path: Path | None, machine: Machine, notes: list[str]) -> Path | 
 
 def _find_folder(file: Path, machine: Machine) -> Path:
     """The base of relative paths: the project of the file, else the working directory."""
-    if file.parent.name in (".vscode", ".cursor", ".gemini") and file.parent.parent != machine.home:
+    if (
+        file.parent.name in (".amp", ".cursor", ".gemini", ".github", ".qwen", ".vscode", ".zed")
+        and file.parent.parent != machine.home
+    ):
         return file.parent.parent
     users = {place.path for place in find_places(machine) if place.project is None}
     configs = {machine.config_folder, machine.former_config(machine.config_folder / "sealyard.toml").parent}
@@ -119,7 +123,7 @@ def _expand_upstream(name: str, entry: UpstreamEntry, machine: Machine) -> Upstr
         transport=_transport(entry),
         command=table.get("command"),
         args=tuple(table.get("args", ())),
-        env={key: _hide(value) for key, value in (from_file | table.get("env", {})).items()},
+        env={key: _hide(value) for key, value in (from_file | _without_unset(table.get("env", {}), entry)).items()},
         cwd=None if entry.command is None else str(_locate(table.get("cwd", ""), machine)),
         url=table.get("url"),
         headers={key: _check_header(key, value) for key, value in table.get("headers", {}).items()},
@@ -133,6 +137,11 @@ def _expand_upstream(name: str, entry: UpstreamEntry, machine: Machine) -> Upstr
         concurrent_calls=entry.concurrent_calls,
         answer_bytes=entry.answer_bytes,
     )
+
+
+def _without_unset(env: dict[str, str], entry: UpstreamEntry) -> dict[str, str]:
+    """The variables without those that are only `${X:-}` and empty: the server is started without them."""
+    return {key: value for key, value in env.items() if value or not _IF_SET.fullmatch(entry.env[key])}
 
 
 def _expander(machine: Machine, reasons: list[str]) -> Callable[[str, str], str]:
@@ -253,11 +262,13 @@ def _expand_http(http: HttpConfig, machine: Machine, file: Path | None) -> HttpC
         raise InvalidConfig(f"In {str(file)!r}, {error}") from None
 
 
-def _unmatched(http: HttpConfig, upstreams: Collection[str]) -> list[str]:
-    """Warnings about patterns of principals that match no upstream: most likely they are misspelled."""
+def _unmatched(config: Config, upstreams: Collection[str]) -> list[str]:
+    """Warnings about patterns of principals and profiles that match no upstream: most likely they are misspelled."""
+    tables = [(f"http.principals.{name}", each.upstreams) for name, each in config.http.principals.items()]
+    tables += [(f"profiles.{name}", each.upstreams) for name, each in config.profiles.items()]
     return [
-        f"http.principals.{name}.upstreams names {pattern!r}, but no upstream has a matching name."
-        for name, each in http.principals.items()
-        for pattern in each.upstreams or ()
+        f"{at}.upstreams names {pattern!r}, but no upstream has a matching name."
+        for at, patterns in tables
+        for pattern in patterns or ()
         if not any(map(glob(pattern), upstreams))
     ]

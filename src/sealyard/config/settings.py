@@ -17,7 +17,7 @@ from msgspec import Meta, inspect
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import InvalidConfig
 from sealyard.former import FORMER
-from sealyard.values.access import ApprovalSettings, PrincipalScope
+from sealyard.values.access import ApprovalSettings, PrincipalScope, Profile
 from sealyard.values.runs import Tier
 from sealyard.values.tools import OAuthConfig, UpstreamConfig
 from sealyard.wording import suggest
@@ -27,9 +27,12 @@ _Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Level = Literal["development", "production", "hardened"]
 """Levels of isolation, the strictest last."""
 PrivacyMode = Literal["strict", "output", "off"]
+Mode = Literal["code", "hybrid", "search", "proxy"]
 _DOMAIN = r"^[a-z][a-z0-9_-]{0,31}$"
 _PATTERNS = {_DOMAIN: "a word of up to 32 small letters, digits, '-' or '_', such as 'data'"}
 _RESERVED = ("local", "operator")
+_PROFILE = r"[a-z0-9][a-z0-9_-]{0,23}"
+"""Part of a URL, and of the name of a workspace, which has 100 characters."""
 _SECRET_KEYS = {
     "args",
     "bearer_token",
@@ -140,13 +143,27 @@ class UpstreamEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class SurfaceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The tools that the agent sees."""
 
-    mode: Literal["code", "hybrid", "search", "proxy"] = "code"
+    mode: Mode = "code"
+    clients: dict[str, Mode] = {}
+    """Modes by the name that a client gives itself, such as `"opencode*" = "search"`. The first that fits counts."""
     direct: tuple[str, ...] = ()
     """Upstream tools that `hybrid` passes through, by full name; patterns with `*` are allowed."""
     result_tokens: Annotated[int, Meta(ge=100, le=50_000)] = 2000
     name: str = "sealyard"
     instructions: str | None = None
     """Instructions for the model in place of sealyard's own."""
+
+
+class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[profiles.NAME]`, at `/mcp/p/NAME`: it narrows what a client's principal may use, and never widens it."""
+
+    upstreams: tuple[str, ...] | None = None
+    """Patterns over names of upstreams. By default all."""
+    mode: Mode | None = None
+    level: Level | None = None
+    """Not weaker than the sandbox's own. A principal with a stricter one keeps it."""
+    direct: tuple[str, ...] | None = None
+    """In place of `surface.direct`."""
 
 
 class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -187,6 +204,9 @@ class PrincipalEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Patterns over names of upstreams. By default all."""
     level: Level | None = None
     """Not weaker than the sandbox's own."""
+    mode: Mode | None = None
+    profiles: tuple[str, ...] | None = None
+    """The only profiles that it may use, and then nothing else of the gateway. By default all, and `/mcp` itself."""
     reveal: bool = False
     """True if it may turn tokens back into values over HTTP."""
     approve: bool = False
@@ -433,6 +453,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     upstreams: dict[str, UpstreamConfig] = {}
     surface: SurfaceConfig = SurfaceConfig()
+    profiles: dict[str, ProfileEntry] = {}
     sandbox: SandboxConfig = SandboxConfig()
     store: StoreConfig = msgspec.field(default_factory=StoreConfig)
     http: HttpConfig = HttpConfig()
@@ -450,6 +471,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     source: Path | None = None
     """The file it was read from."""
     warnings: tuple[str, ...] = ()
+
+    def narrowings(self) -> dict[str, Profile]:
+        """The profiles by name."""
+        return {name: Profile(name=name, **msgspec.structs.asdict(each)) for name, each in self.profiles.items()}
 
 
 class _StoreTable(msgspec.Struct):
@@ -471,7 +496,7 @@ _TABLES: Mapping[str, type[msgspec.Struct]] = {
     "learning": LearningConfig,
     "otel": OtelConfig,
 }
-"""The tables of `sealyard.toml` beside `[upstreams]`."""
+"""The tables of `sealyard.toml` beside `[upstreams]` and `[profiles]`."""
 _NOT_IN_FILES = {"http": {"unset", "digests"}, "privacy": {"vault_key"}}
 """Fields that `load_config` fills in."""
 
@@ -490,20 +515,31 @@ def read_settings(document: Mapping[str, Any], file: Path, store: Path) -> tuple
         InvalidConfig: A key is unknown or a value is wrong.
     """
     reader = _Reader(file)
-    reader.check_keys(document, (), {"upstreams", *_TABLES})
-    entries = document.get("upstreams", {})
+    reader.check_keys(document, (), {"upstreams", "profiles", *_TABLES})
+    entries, profiles = document.get("upstreams", {}), document.get("profiles", {})
     if not isinstance(entries, dict):
         reader.fail(("upstreams",), entries, "a table for each upstream, such as [upstreams.github]")
+    if not isinstance(profiles, dict):
+        reader.fail(("profiles",), profiles, "a table for each profile, such as [profiles.support]")
     tables: dict[str, Any] = {
         name: reader.read(kind, document.get(name, {}), (name,), without=_NOT_IN_FILES.get(name, ()))
         for name, kind in _TABLES.items()
     }
     tables["store"] = StoreConfig(path=store if tables["store"].path is None else Path(tables["store"].path))
+    tables["profiles"] = {name: reader.read(ProfileEntry, each, ("profiles", name)) for name, each in profiles.items()}
     if not tables["approval"].channels:
         reader.fail(("approval", "channels"), [], '"client", "operator" or both')
     config = Config(**tables)
-    for name in config.http.principals:
+    for name, profile in config.profiles.items():
+        if not re.fullmatch(_PROFILE, name):
+            name_rule = "Use 1 to 24 small letters, digits, '-' or '_', beginning with a letter or digit"
+            reader.fail_whole(("profiles", name), "has a name that cannot be part of a URL", name_rule)
+        _check_level(("profiles", name, "level"), profile.level, config.sandbox, reader)
+    for name, entry in config.http.principals.items():
         _check_principal(name, config.http, config.sandbox, reader)
+        for each in set(entry.profiles or ()) - config.profiles.keys():
+            known = ", ".join(config.profiles) or "none"
+            reader.fail_whole(("http", "principals", name), f"names the profile {each!r}", f"There are: {known}")
     return config, {name: read_entry(name, table, file) for name, table in entries.items()}
 
 
@@ -514,10 +550,13 @@ def _check_principal(name: str, http: HttpConfig, sandbox: SandboxConfig, reader
         reader.fail_whole(path, "has no token", f"Give it a token_sha256: `sealyard token {name}` makes one")
     if digest is not None and not re.fullmatch(r"[0-9A-Fa-f]{64}", digest):  # which may be the token itself
         reader.fail_whole((*path, "token_sha256"), "is not a SHA-256", f"Give 64 hex digits: `sealyard token {name}`")
+    _check_level((*path, "level"), entry.level, sandbox, reader)
+
+
+def _check_level(path: tuple[str, ...], level: Level | None, sandbox: SandboxConfig, reader: "_Reader") -> None:
     levels = get_args(Level)
-    if entry.level is not None and levels.index(entry.level) < levels.index(sandbox.level):
-        stricter = f"{sandbox.level!r}, which is sandbox.level, or a stricter one"
-        reader.fail((*path, "level"), entry.level, stricter)
+    if level is not None and levels.index(level) < levels.index(sandbox.level):
+        reader.fail(path, level, f"{sandbox.level!r}, which is sandbox.level, or a stricter one")
 
 
 def read_entry(name: str, table: object, file: Path, *, at: tuple[str, ...] = ("upstreams",)) -> UpstreamEntry:

@@ -41,6 +41,7 @@ from sealyard.values.access import Grant
 from sealyard.values.facts import Assessed, Executed, Fact, Forgotten, Hinted, HintKind, RunEvidence
 from sealyard.values.runs import LIKELY_TO_FAIL, MAX_SECONDS, ExecutionRecord, Failure, Limits, Outcome
 from sealyard.values.tools import DetailLevel, Hit, SearchAnswer, ToolSpec
+from sealyard.values.variants import variant
 
 # Tuned values. All were chosen, not measured.
 
@@ -230,6 +231,10 @@ class Guidance:
             self._principals.add(principal)
         domain = self._settings.domain_of(principal, self._runner.scopes)
         return self.barrier.ask("model", lambda: self.learner.model_for(principal, domain), _EMPTY, who=principal)
+
+    def narrowed(self, tools: Tools, runner: Runner) -> "Guidance":
+        """The same experience, for principals that see only `tools` and get no more than `runner` gives."""
+        return variant(self, _tools=tools, _runner=runner, skills=self.skills.narrowed(tools))
 
     # Before a run
 

@@ -36,6 +36,7 @@ from sealyard.values.facts import (
 from sealyard.values.runs import LIKELY_TO_FAIL
 from sealyard.values.skills import SkillUse
 from sealyard.values.tools import SearchAnswer, ToolSpec
+from sealyard.values.variants import variant
 
 _TOOLS_NAMED = 20  # in the fact about one run
 _QUERY_CHARACTERS = 500  # of a query in its fact
@@ -62,6 +63,16 @@ class Observer:
         self.domain_of = domain_of
         self._surface = ""
         self._is_direct: Callable[[ToolSpec], bool] = lambda spec: False
+        self.forget_visits()
+
+    def beside(self) -> "Observer":
+        """The same records, with visits of their own: an agent that is shown something else costs something else."""
+        beside = variant(self)
+        beside.forget_visits()
+        return beside
+
+    def forget_visits(self) -> None:
+        """Begin a new visit of each principal with its next request."""
         self._visits = Visits(self._begin_visit)
 
     def describe_surface(self, text: str, is_direct: Callable[[ToolSpec], bool]) -> None:

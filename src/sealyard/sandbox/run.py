@@ -116,6 +116,7 @@ class Sandbox:
         code: str,
         *,
         context: Mapping[str, Any] | None = None,
+        tools: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         on_call: OnCall | None = None,
         on_output: OnOutput | None = None,
@@ -135,6 +136,7 @@ class Sandbox:
         Args:
             code: Any text; it need not be Python.
             context: The code's input, as JSON data.
+            tools: Functions that the code has without importing them, each with its module in `servers`.
             limits: Those of this run, in place of the policy's.
             on_call: Answers the code's tool calls.
             on_output: Gets what the code prints, as it does.
@@ -169,7 +171,7 @@ class Sandbox:
         files = contextlib.nullcontext() if session is None else self._sessions.in_use(session, policy)
         with library as stubs:
             async with turn as slot, files as workspace:
-                job = self._job(code, context or {}, policy, workspace, execution_id, stubs, replay)
+                job = self._job(code, context or {}, tools or {}, policy, workspace, execution_id, stubs, replay)
                 worker = await self.pool.take(leave=0 if slot.is_first else 1)
                 started, end = time.perf_counter(), None
                 try:
@@ -304,6 +306,7 @@ class Sandbox:
         self,
         code: str,
         context: Mapping[str, Any],
+        tools: Mapping[str, str],
         policy: IsolationPolicy,
         workspace: Workspace | None,
         execution_id: str,
@@ -324,6 +327,7 @@ class Sandbox:
             "code": code,
             "value_at": source.value_span if is_known else None,
             "context": context,
+            "tools": dict(tools),
             "result_bytes": policy.result_bytes,
             "inline_bytes": policy.inline_bytes,
             "call_bytes": policy.call_bytes,

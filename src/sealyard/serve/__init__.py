@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from sealyard.serve.http import default_preset, open_http
     from sealyard.serve.logs import ConcealingFilter, filter_log
     from sealyard.serve.mcp import build_server
-    from sealyard.serve.relay import build_relay
+    from sealyard.serve.modes import Modes
     from sealyard.serve.stdio import serve_stdio
     from sealyard.serve.surface import system_prompt
 
 __all__ = (
     "ConcealingFilter",
-    "build_relay",
+    "Modes",
     "build_server",
     "default_preset",
     "filter_log",
@@ -32,7 +32,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that this fu
         http="default_preset open_http",
         logs="ConcealingFilter filter_log",
         mcp="build_server",
-        relay="build_relay",
+        modes="Modes",
         stdio="serve_stdio",
         surface="system_prompt",
     )

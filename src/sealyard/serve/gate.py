@@ -13,10 +13,11 @@ import re
 import secrets
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Literal
 
+import msgspec
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from starlette.requests import cookie_parser
@@ -28,6 +29,7 @@ from sealyard.errors import HelperFailed, InvalidRequest
 from sealyard.offload import Offload, check_dense
 from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, envelope
+from sealyard.serve.modes import Entrance, find_entrance
 
 COOKIE = "sealyard_session"
 LOGIN_SECONDS = 12 * 3600  # a working day
@@ -72,6 +74,7 @@ class Gate:
         hosts: list[str],
         origins: list[str],
         most: int,
+        profiles: Collection[str] = (),
         operator_key: str | None = None,
     ) -> None:
         """`hosts` and `origins` are all that are served; `settings` has the origins that the config names.
@@ -85,6 +88,9 @@ class Gate:
         self._hosts = _Names(hosts)
         self._origins = _Names(origins)
         self._named_origins = _Names(settings.allowed_origins)
+        self._profiles = tuple(profiles)
+        self._bound = {scope.name: scope.profiles for scope in settings.scopes().values() if scope.profiles is not None}
+        """The principals that may use nothing but these profiles."""
         self._clients = settings.clients()
         self._has_several_clients = len(set(self._clients.values())) > 1
         self._keys = dict(self._clients)
@@ -201,10 +207,21 @@ class Gate:
                 message = "A bearer token is needed: Authorization: Bearer TOKEN."
                 raise Refusal("unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
             principal, known_by = found, "token"
-            # The SDK then accepts a session only from the principal that opened it.
-            scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=principal, scopes=[]))  # noqa: S106
         scope[PRINCIPAL], scope[KNOWN_BY] = principal, known_by
+        self._enter(scope, principal)
         return principal
+
+    def _enter(self, scope: Scope, principal: str) -> None:
+        """Note by which URL a request for MCP came in. Raises `Refusal` if the principal may not use that."""
+        bound = self._bound.get(principal)
+        entrance = find_entrance(scope, self._profiles if bound is None else bound)
+        if bound is not None and scope["path"] not in _WATCHED and (entrance is None or not entrance.profile):
+            paths = ", ".join(f"/mcp/p/{name}" for name in bound) or "nothing"
+            raise Refusal("forbidden", f"{principal!r} may use {paths} and nothing else of this gateway.")
+        if entrance is not None and (self._clients or entrance != Entrance()):
+            # The SDK then accepts a session only from the principal that opened it, and by the URL that opened it.
+            opener = f"{principal} {entrance.profile} {entrance.has_code_mode}"
+            scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=opener, scopes=[]))  # noqa: S106
 
     def _logged_in(self, headers: dict[str, str]) -> str | None:
         cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
@@ -339,7 +356,45 @@ class BoundedBodies:
         except Refusal as refusal:
             await envelope(refusal, request_id_of(scope))(scope, receive, send)
             return
-        await self._app(scope, _replayed(messages, receive), send)
+        sending = _Sending(send)
+        await self._app(scope, _replayed(messages, receive), sending)
+        if is_whole and not sending.is_done and any(name == b"mcp-session-id" for name, _ in scope["headers"]):
+            await self._cancel(scope, b"".join(parts))
+
+    async def _cancel(self, scope: Scope, body: bytes) -> None:
+        """Cancel the request of a client that left before its answer: in a session, it would go on for nobody."""
+        try:
+            request_id = msgspec.json.decode(body, type=_Identified).id
+        except msgspec.MsgspecError:
+            return  # it was no request
+        params = {"requestId": request_id, "reason": "The client disconnected."}
+        notice = msgspec.json.encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+        headers = [header for header in scope["headers"] if header[0] != b"content-length"]
+        replay = _replayed([{"type": "http.request", "body": notice}], _gone)
+        await self._app({**scope, "headers": headers}, replay, _Sending(None))
+
+
+class _Identified(msgspec.Struct):
+    """A JSON-RPC message, as far as it is needed to cancel it."""
+
+    id: int | str | None = None
+
+
+class _Sending:
+    """Sends a response, if anybody gets it, and notes its end."""
+
+    def __init__(self, send: Send | None) -> None:
+        self._send = send
+        self.is_done = False
+
+    async def __call__(self, message: Message) -> None:
+        if self._send is not None:
+            await self._send(message)
+        self.is_done = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+
+async def _gone() -> Message:
+    return {"type": "http.disconnect"}
 
 
 def _replayed(messages: list[Message], receive: Receive) -> Receive:

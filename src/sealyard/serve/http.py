@@ -10,7 +10,7 @@ import ipaddress
 import math
 import re
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -54,10 +54,11 @@ def build_app(
     address: tuple[str, int],
     readiness: Readiness | None,
     routes: Sequence[Route] = (),
+    profiles: Collection[str] = (),
     operator_key: str | None = None,
     offload: Offload | None = None,
 ) -> Gate:
-    """Build the whole HTTP side over an MCP server that clients reach at `address`.
+    """Build the whole HTTP side over an MCP server that clients reach at `address`, and at `/mcp/p/NAME` there.
 
     `offload` checks large bodies before they are decoded. A login with `operator_key` may observe and approve for
     everybody. Without `readiness` there is no `/readyz`.
@@ -80,7 +81,15 @@ def build_app(
     )
     bounded = BoundedBodies(app, offload, path="/mcp", most_bytes=settings.max_request_bytes)
     most = most_connections(settings)
-    return Gate(_Direct(bounded, routes), settings, hosts=hosts, origins=origins, most=most, operator_key=operator_key)
+    return Gate(
+        _Direct(bounded, routes),
+        settings,
+        hosts=hosts,
+        origins=origins,
+        most=most,
+        profiles=profiles,
+        operator_key=operator_key,
+    )
 
 
 class _Direct:
@@ -122,21 +131,21 @@ async def open_http(
     *,
     address: tuple[str, int],
     readiness: Readiness | None,
-    routes: Sequence[Route] | None = None,
+    routes: Sequence[Route] = (),
+    profiles: Collection[str] = (),
     operator_key: str | None = None,
     offload: Offload | None = None,
 ) -> AsyncIterator[tuple[str, "_Uvicorn"]]:
     """Listen at `address`; gives the URL of `/mcp` and the server to be awaited.
 
-    `routes` are those of `/api/v1` and the dashboard. None is for a server without principals, as in proxy mode:
-    a config that gives one a scope is refused then.
+    `routes` are those of `/api/v1` and the dashboard.
 
     Raises:
-        InvalidConfig: The address is not loopback and the config names no token, or it names a scope in proxy mode.
+        InvalidConfig: The address is not loopback and the config names no token.
         InvalidRequest: The address cannot be listened at.
     """
     host, port = address
-    _check(host, settings, is_relay=routes is None)
+    _check(host, settings)
     raise_open_files()
     try:
         listener = socket.create_server(
@@ -155,7 +164,8 @@ async def open_http(
             settings,
             address=reached,
             readiness=readiness,
-            routes=routes or (),
+            routes=routes,
+            profiles=profiles,
             operator_key=operator_key,
             offload=offload,
         )
@@ -175,18 +185,12 @@ async def open_http(
         yield f"http://{name}:{reached[1]}/mcp", _Uvicorn(config, listener, settings, app.closing)
 
 
-def _check(host: str, settings: HttpConfig, *, is_relay: bool) -> None:
-    """Raise `InvalidConfig` for what must not be served at this address, or in proxy mode."""
+def _check(host: str, settings: HttpConfig) -> None:
+    """Raise `InvalidConfig` for what must not be served at this address."""
     if not settings.clients() and not _is_loopback(host):
         raise InvalidConfig(
             f"{host!r} can be reached from other machines, and no token is set. Set SEALYARD_TOKEN or http.token, or "
             "listen at 127.0.0.1."
-        )
-    limited = [scope.name for scope in settings.scopes().values() if scope.upstreams is not None or scope.level]
-    if is_relay and limited:
-        raise InvalidConfig(
-            f"http.principals.{limited[0]} has a scope, and proxy mode passes everything on to everybody. Serve in "
-            "another mode, or take its upstreams and level out."
         )
     if host in _ANY and not settings.allowed_hosts:
         raise InvalidConfig(

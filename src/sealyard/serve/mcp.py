@@ -14,6 +14,8 @@ from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import validate_mcp_param_headers
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from sealyard import __version__
 from sealyard.config.settings import SurfaceConfig
@@ -33,6 +35,10 @@ if TYPE_CHECKING:  # what opens a yard takes longer to import than all of this, 
 
 _META = "sealyard/execution"
 _PARSING_CLIENTS = ("gemini-cli", "qwen")
+_DEFERRING_CLIENTS = frozenset({"claude-code"})
+"""Those that hide tools behind a search of their own unless a tool says otherwise in its `_meta`, which they keep from
+the model. Others may show it, so only these get it."""
+_LOADED = {"anthropic/alwaysLoad": True}
 _FOLLOW = "Pass execution_id alone to wait for its result, or with cancel=true to stop it."
 _NAMES = {
     "delete_skill": "load_skill",
@@ -41,7 +47,6 @@ _NAMES = {
     "search_skills": "find_skills",
 }
 """Names that are answered and not advertised, and the tool with the same arguments."""
-_FOUND, _LISTED = 5, 50  # skills in an answer, unless the client says how many
 _LIST_TTL_MS = 300_000  # clients may keep the list of tools for 5 minutes
 _AT_ONCE = frozenset({"initialize", "server/discover", "ping", "tools/list"})
 """Requests that need no yard: the tools are the same whatever is behind them, but for those of `hybrid`."""
@@ -77,9 +82,13 @@ class _CallArguments(msgspec.Struct, forbid_unknown_fields=True):
 
 class _FindArguments(msgspec.Struct, forbid_unknown_fields=True):
     query: str = ""
-    limit: int | None = None
+    limit: int = 5
     detail_level: str = ""
     """Taken and without effect: what is found of a skill is always shown whole."""
+
+
+class _ListArguments(_FindArguments):
+    limit: int = 50
 
 
 class _LoadArguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -108,9 +117,9 @@ def build_server(
         cache_hints={"tools/list": CacheHint(ttl_ms=_LIST_TTL_MS, scope="private")},
         on_list_tools=face.list_tools,
         on_call_tool=face.call_tool,
-        # Over HTTP the SDK lists all tools before each call to find the one, unless this returns None:
-        # no tool of ours has an argument that is repeated in a header. One of an upstream may.
-        get_tool_input_schema=None if mode == "hybrid" else lambda name: None,
+        # Over HTTP the SDK lists all tools before each call to find the one, unless this returns None.
+        # No tool of ours has an argument that is repeated in a header; for one of an upstream see `_check_headers`.
+        get_tool_input_schema=lambda name: None,
         lifespan=lambda _: Asking(lambda: face.yard.approvals),
     )
     if isinstance(yard, asyncio.Future):
@@ -135,6 +144,7 @@ class _Surface:
         self._direct = surface.direct if mode == "hybrid" else ()
         self._is_direct = glob(*self._direct) if self._direct else lambda name: None
         self._own = [types.Tool.model_validate(tool) for tool in surface_tools(mode)]
+        self._loaded = [types.Tool.model_validate({**tool, "_meta": _LOADED}) for tool in surface_tools(mode)]
         self._tools: dict[str, _Handler] = {"search_tools": self._search}
         if mode == "search":
             self._tools["call_tool"] = self._call
@@ -170,7 +180,8 @@ class _Surface:
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """Our own tools, and in hybrid mode the upstreams' that the config lists."""
-        return types.ListToolsResult(tools=[*self._own, *map(_as_tool, await self._direct_specs(principal_of(ctx)))])
+        own = self._loaded if client_name(ctx) in _DEFERRING_CLIENTS else self._own
+        return types.ListToolsResult(tools=[*own, *map(_as_tool, await self._direct_specs(principal_of(ctx)))])
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> _Answer:
         """Carry out one call; an error is a result, so that the model can read it."""
@@ -197,8 +208,10 @@ class _Surface:
 
     async def _find_direct(self, ctx: Context, name: str) -> _Handler:
         """Return the handler of an upstream's tool that is advertised directly. Raises `MCPError` for another name."""
-        if any(spec.full_name == name for spec in await self._direct_specs(principal_of(ctx))):
-            return self._call_direct
+        for spec in await self._direct_specs(principal_of(ctx)):
+            if spec.full_name == name:
+                _check_headers(ctx, spec.input_schema)
+                return self._call_direct
         known = ", ".join(self._tools)
         raise MCPError(
             types.INVALID_PARAMS, f"Unknown tool {name!r}. There are {known}; search_tools finds all others."
@@ -290,11 +303,9 @@ class _Surface:
         return self._skill_answer(params, call, saved_text(saved))
 
     async def _find_skills(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
-        arguments = _convert(params, _FindArguments)
+        arguments = _convert(params, _ListArguments if params.name == "list_skills" else _FindArguments)
         async with self._concealing(call.principal):
-            limit = _LISTED if params.name == "list_skills" else _FOUND
-            limit = limit if arguments.limit is None else arguments.limit
-            found = await self.yard.skills.find(arguments.query, limit=limit, principal=call.principal)
+            found = await self.yard.skills.find(arguments.query, limit=arguments.limit, principal=call.principal)
         return self._skill_answer(params, call, found_text(found, self.yard.runner.result_tokens))
 
     async def _load_skill(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:
@@ -320,7 +331,7 @@ class _Surface:
         try:
             yield
         except SealyardError as error:
-            guard = await self.yard.guards.of(f"{principal}:default")
+            guard = await self.yard.guards.of(self.yard.runner.session_of(principal))
             raise type(error)(await guard.door.conceal(str(error))) from None
 
     def _skill_answer(self, params: types.CallToolRequestParams, call: Call, text: str) -> types.CallToolResult:
@@ -358,6 +369,16 @@ class _Surface:
             state_fields["error"] = state.error
         shown = state_fields | ({"hint": hint} if hint else {})
         return _text(msgspec.json.encode(shown).decode(), is_error=state.state == "failed", meta=state_fields)
+
+
+def _check_headers(ctx: Context, schema: dict[str, Any]) -> None:
+    """Raise `MCPError` if headers of a modern client do not agree with the arguments that they repeat."""
+    if ctx.request is None or ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        return
+    arguments = (ctx.params or {}).get("arguments") or {}
+    rejection = validate_mcp_param_headers(schema, arguments, ctx.request.headers)
+    if rejection is not None:
+        raise MCPError(rejection.code, rejection.message, rejection.data)
 
 
 def _fitting(answer: _Answer, ctx: Context) -> _Answer:

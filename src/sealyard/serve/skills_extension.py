@@ -93,7 +93,8 @@ def client_name(ctx: Context) -> str:
     known = ctx.session.client_params
     if known is not None:
         return known.client_info.name
-    return str((ctx.params or {}).get("clientInfo", {}).get("name", ""))
+    info = (ctx.params or {}).get("clientInfo")
+    return str(info.get("name", "")) if isinstance(info, dict) else ""
 
 
 class _Served:

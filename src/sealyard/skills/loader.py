@@ -372,7 +372,7 @@ class SkillLoader:
         places: tuple[tuple[str, SkillStatus], ...] = ((own, "active"), (own, "draft"), (shared, "active"))
         for namespace, status in places:
             for skill in await self._store.skills.newest((namespace,), status=status):
-                if await self._is_visible(skill, view):
+                if await self.is_visible(skill, view):
                     by_name.setdefault(skill.name, skill)
         return list(by_name.values())
 
@@ -380,7 +380,7 @@ class SkillLoader:
         """The uses of each skill, all versions together, by namespace and name."""
         return combined(await self._store.skills.uses())
 
-    async def _is_visible(self, skill: Skill, view: Snapshot) -> bool:
+    async def is_visible(self, skill: Skill, view: Snapshot) -> bool:
         """False if a tool that the skill needs, under its old name or a new one, is hidden from this principal.
 
         Such a skill is hidden from the principal too.
@@ -436,7 +436,7 @@ class SkillLoader:
             return await self._why_not(skill, checks, principal, view, needed)
 
         skill = await self._shelf.resolve(
-            name, version, principal, why_not=why_not, is_visible=partial(self._is_visible, view=view)
+            name, version, principal, why_not=why_not, is_visible=partial(self.is_visible, view=view)
         )
         return LoadedSkill(skill=skill, checks=checked[skill.version])
 

@@ -5,6 +5,7 @@ Dependencies come from the code, never from the caller. The code is parsed, not 
 
 import ast
 import builtins
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,6 +32,7 @@ from sealyard.skills.declarations import (
 from sealyard.values.skills import ShelfLimits, Skill, SkillForm, ToolNeed
 from sealyard.values.tools import ToolSpec
 
+_FUTURE = re.compile(r"^from __future__ import [^(\n]*", re.MULTILINE)
 _WARNINGS = 50  # a bound on the answer
 _GIVEN = frozenset((*dir(builtins), "ToolError", "__class__", "__module__", "__qualname__", "call_tool"))
 """Names that code has without binding them."""
@@ -68,6 +70,11 @@ def read_skill(
             message names the line.
     """
     names = parse(code, most_bytes=ShelfLimits().code_bytes)
+    if (node := names.unbound.get("call_mcp_tool")) is not None:
+        raise InvalidSkill(
+            f"Line {node.lineno}: call_mcp_tool is for runs alone. Import the tool instead, with "
+            "`from servers.<server> import <tool>`."
+        )
     uses = find_uses(names)
     declared = read_inputs(inputs)
     said = read_output(output)
@@ -92,6 +99,12 @@ def read_skill(
         skills=uses.skills,
         warnings=tuple((warnings + [str(each) for each in uses.unknown])[:_WARNINGS]),
     )
+
+
+def with_imports(code: str, lines: list[str]) -> str:
+    """The code with these imports at its beginning, behind what it takes from `__future__`, which must come first."""
+    after = max((found.end() for found in _FUTURE.finditer(code)), default=0)
+    return "\n".join([*([code[:after]] if after else []), *lines, code[after:].removeprefix("\n")])
 
 
 def read_in_helper(params: Any, body: bytes, memory: Any, ask: Query) -> tuple[Any, bytes]:
@@ -231,13 +244,7 @@ def _check_script(names: Names, properties: dict[str, Any], warnings: list[str])
 
 def _unbound(names: Names, given: frozenset[str]) -> dict[str, int]:
     """Names that are read and not bound, with the first line of each; empty where `import *` may bind any."""
-    found: dict[str, int] = {}
-    if names.stars:
-        return found
-    for node, scope in names.loads():
-        if node.id not in given and names.find(node.id, scope) is None:
-            found[node.id] = min(node.lineno, found.get(node.id, node.lineno))
-    return dict(sorted(found.items(), key=lambda item: (item[1], item[0])))
+    return {name: node.lineno for name, node in names.unbound.items() if name not in given}
 
 
 def _tool_needs(refs: tuple[Ref, ...], find: Callable[[str], ToolSpec | None]) -> tuple[ToolNeed, ...]:

@@ -260,7 +260,10 @@ class Rehearsals:
         await self._tools.finder.ready(view)
         opening = self._recorder.open(
             Grant(
-                execution_id=secrets.token_hex(8), principal=principal, session=f"{principal}:default", tools=view.tools
+                execution_id=secrets.token_hex(8),
+                principal=principal,
+                session=self._runner.session_of(principal),
+                tools=view.tools,
             ),
             guard,
             form="rehearsal",

@@ -5,7 +5,7 @@ import hashlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,10 +19,11 @@ from sealyard.discovery import Index
 from sealyard.errors import HelperFailed, InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.observe import Observer, Recorder
 from sealyard.privacy import Guard
+from sealyard.sandbox.review import Review, Unbound
 from sealyard.skills.concealment import conceal_examples, conceal_request, conceal_skill, conceal_texts
-from sealyard.skills.declarations import check_json
+from sealyard.skills.declarations import check_json, read_inputs, script_inputs
 from sealyard.skills.loader import Compatibility, Known, LoadedSkill, NeedCheck, SkillLoader, SkillSession
-from sealyard.skills.reading import Reading, read_skill, signature_of
+from sealyard.skills.reading import Reading, read_skill, signature_of, with_imports
 from sealyard.skills.rehearsal import Rehearsals
 from sealyard.skills.sharing.folder import read_frontmatter, to_folder
 from sealyard.skills.shelf import Shelf, as_tool
@@ -55,6 +56,7 @@ from sealyard.values.skills import (
     principal_of,
 )
 from sealyard.values.tools import ToolSpec, bounded_limit
+from sealyard.values.variants import variant
 from sealyard.versioning.migrate import rewrite_beside
 
 _log = logging.getLogger(__name__)
@@ -95,6 +97,12 @@ class Skills:
         self._folders: Recent[tuple[str, str, str], ServedFolder] = Recent(_FOLDERS)
         self._indexes: Recent[tuple[str, str, str], tuple[Index, dict[str, Skill]]] = Recent(_INDEXES)
 
+    def narrowed(self, tools: Tools, runner: Runner) -> "Skills":
+        """The same skills, for runs that see only `tools` and get no more than `runner` gives."""
+        rehearsals = variant(self.rehearsals, _tools=tools, _runner=runner)
+        folders = Recent[tuple[str, str, str], ServedFolder](_FOLDERS)  # concealed by the guards of other sessions
+        return variant(self, tools=tools, _runner=runner, rehearsals=rehearsals, _folders=folders)
+
     # Saving
 
     async def save(self, request: SaveSkill, *, principal: str) -> SavedSkill:
@@ -115,12 +123,13 @@ class Skills:
             raise InvalidSkill(f"language is {request.language!r}. Only 'python' is kept here.")
         namespace = SHARED if self._settings.save_to == "shared" else namespace_of(principal)
         self._check_bounds(request, namespace, len(request.examples))
-        guard = await self.guards.of(f"{principal}:default")
+        guard = await self.guards.of(self._runner.session_of(principal))
         view = await self.tools.view(principal)
         await self.store.room()
         request, warnings = await conceal_request(request, guard)
+        request, imports = await self._with_imports(request, principal, view)
         skill, more = await self._read(request, namespace, principal, view)
-        warnings += more
+        warnings += [*imports, *more]
         load = partial(self.loading.load_for, principal, view, {skill.name: skill})
         sandbox = await self._runner.sandbox()
         examples = []
@@ -154,7 +163,7 @@ class Skills:
         """
         self._check_bounds(request, namespace, len(examples))
         view = await self.tools.view()
-        guard = await self.guards.of(f"{principal}:default")
+        guard = await self.guards.of(self._runner.session_of(principal))
         request, warnings = await conceal_request(request, guard)
         examples = await conceal_examples(examples, guard)
         owner = principal if namespace == SHARED else principal_of(namespace)  # the source names the author
@@ -221,7 +230,11 @@ class Skills:
     async def delete_own(self, name: str, version: str | None, *, principal: str) -> list[Skill]:
         """Delete a skill of the principal's own, by `name` or `name@1.2`. Raises `UnknownSkill`."""
         name, _, pin = name.partition("@")
+        view = await self.tools.view(principal)
         try:
+            for each in await self.store.skills.versions(namespace_of(principal), name):
+                if not await self.loading.is_visible(each, view):  # it needs a tool that does not exist here
+                    raise UnknownSkill(f"No skill named {name!r} is there.")
             return await self.delete(namespace_of(principal), name, version or pin or None, principal=principal)
         except UnknownSkill as error:
             raise UnknownSkill(
@@ -250,9 +263,7 @@ class Skills:
     ) -> tuple[Skill, list[str]]:
         """Build the skill that a request describes, with every check that needs no run."""
         reading = await self._reading(request, view, author)
-        policy = self._runner.policy_of(author)
-        packages = (await self._runner.sandbox()).packages.modules
-        verdict = await self._runner.review(request.code, policy, view, packages, author)
+        verdict = await self._review(request, view, author)
         refusal = verdict.refusal()
         if refusal is not None:
             line = f"Line {refusal.line}: " if refusal.line else ""
@@ -276,10 +287,28 @@ class Skills:
             tools=reading.tools,
             skills=tuple(needs),
             author=author,
-            level=str(policy.level),
+            level=str(self._runner.policy_of(author).level),
         )
         warned = [finding.message for finding in verdict.findings if finding.severity == "warn"]
         return skill, [*reading.warnings, *warned[:3]]
+
+    async def _with_imports(self, request: SaveSkill, author: str, view: Snapshot) -> tuple[SaveSkill, list[str]]:
+        """The request with an import of each tool that a run of its code would find without one.
+
+        A skill is read and migrated by its imports, and a tool that comes later must not take the place of one.
+        """
+        verdict = await self._review(request, view, author)
+        if not verdict.unbound:
+            return request, []
+        given = {request.name, *script_inputs(read_inputs(request.inputs))["properties"]}
+        implied = await self.implied_tools(verdict.unbound, view, principal=author, given=given)
+        lines = [f"from servers.{server} import {name}" for name, server in implied.items()]
+        code = with_imports(request.code, lines) if lines else request.code
+        return msgspec.structs.replace(request, code=code), [f"Added `{line}`." for line in lines]
+
+    async def _review(self, request: SaveSkill, view: Snapshot, author: str) -> Review:
+        packages = (await self._runner.sandbox()).packages.modules
+        return await self._runner.review(request.code, self._runner.policy_of(author), view, packages, author)
 
     async def _reading(self, request: SaveSkill, view: Snapshot, author: str) -> Reading:
         """Read the code of a request, long code in a helper process. Raises `InvalidSkill`."""
@@ -371,6 +400,21 @@ class Skills:
         body = {"namespace": skill.namespace, "name": skill.name, "version": skill.version, **body}
         self.store.audit(AuditEntry(kind=kind, principal=principal, body=body))
 
+    async def implied_tools(
+        self, unbound: Sequence[Unbound], view: Snapshot, *, principal: str, given: Collection[str]
+    ) -> dict[str, str]:
+        """The servers of the functions that code calls without an import, by function.
+
+        Only exactly one server may have it, and neither a value that is `given` nor a skill may have its name.
+        """
+        found = {
+            each.name: servers[0]
+            for each in unbound
+            if each.name not in given and len(servers := view.servers_of(each.name)) == 1
+        }
+        skills = {skill.name for skill in await self.loading.visible(principal, view)} if found else set()
+        return {name: server for name, server in found.items() if name not in skills}
+
     # Finding and loading
 
     async def find(self, query: str, *, limit: int = 5, principal: str) -> list[FoundSkill]:
@@ -385,7 +429,7 @@ class Skills:
             names = [name for name, _ in newest[:limit]]
         records = await self.loading.records()
         found = [await self._found(skills[name], records, view) for name in names]
-        guard = await self.guards.of(f"{principal}:default")
+        guard = await self.guards.of(self._runner.session_of(principal))
         shown = [{"signature": each.signature, "description": each.description} for each in found]
         shown = await conceal_texts(shown, guard)
         return [msgspec.structs.replace(each, **texts) for each, texts in zip(found, shown, strict=True)]
@@ -403,7 +447,7 @@ class Skills:
 
     async def concealed(self, skill: Skill, *, principal: str) -> Skill:
         """A skill with private values in its text concealed: it may have been saved under weaker rules."""
-        return await conceal_skill(skill, await self.guards.of(f"{principal}:default"))
+        return await conceal_skill(skill, await self.guards.of(self._runner.session_of(principal)))
 
     async def unused(self, since: float) -> list[Skill]:
         """List skills that were neither saved nor used since a time."""
@@ -542,7 +586,7 @@ class Skills:
         not be allowed to see its author's data.
         """
         view = await self.tools.view(principal)
-        guard = await self.guards.of(f"{principal}:default")
+        guard = await self.guards.of(self._runner.session_of(principal))
         visible = await self.loading.visible(principal, view)
         found = []
         for skill in visible:

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from sealyard.values.tools import ToolSpec
+from sealyard.values.tools import ToolSpec, glob
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +27,10 @@ class PrincipalScope(msgspec.Struct, frozen=True, kw_only=True):
     """Patterns over upstream names. `None`: all."""
     level: str | None = None
     """A stricter isolation level than the gateway's."""
+    mode: str | None = None
+    """The surface mode of its connections."""
+    profiles: tuple[str, ...] | None = None
+    """The profiles that it may use, and nothing else. `None`: all, and everything else."""
     reveal: bool = False
     """It may turn tokens into values over HTTP."""
     approve: bool = False
@@ -37,6 +41,37 @@ class PrincipalScope(msgspec.Struct, frozen=True, kw_only=True):
     """The field it works in, such as `data` or `code`."""
     weight: float = 1.0
     """Its share of run slots relative to others."""
+
+    def has(self, upstream: str) -> bool:
+        """True if it may use the upstream."""
+        return _fits(self.upstreams, upstream)
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a gateway under a URL of its own. It narrows what a principal may do there, and never widens it."""
+
+    name: str
+    upstreams: tuple[str, ...] | None = None
+    """Patterns over upstream names. `None`: all."""
+    mode: str | None = None
+    """The surface mode of its connections."""
+    level: str | None = None
+    """The weakest isolation level."""
+    direct: tuple[str, ...] | None = None
+    """The tools that mode `hybrid` passes through. `None`: those of the whole gateway."""
+
+    @property
+    def place(self) -> str:
+        """Begins the names of its sessions. A client's own begin with a letter or digit, so none is another's."""
+        return f":{self.name}:"
+
+    def has(self, upstream: str) -> bool:
+        """True if it lets calls of the upstream through."""
+        return _fits(self.upstreams, upstream)
+
+
+def _fits(patterns: tuple[str, ...] | None, upstream: str) -> bool:
+    return patterns is None or any(glob(each)(upstream) for each in patterns)
 
 
 ApprovalDecision = Literal["once", "run", "session", "always", "refuse"]

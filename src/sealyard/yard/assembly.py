@@ -42,7 +42,7 @@ from sealyard.values.tools import Definition, UpstreamConfig
 from sealyard.wording import suggest
 from sealyard.yard.opening import Begun, begin
 from sealyard.yard.operations import Figures, Operations
-from sealyard.yard.yard import Yard
+from sealyard.yard.yard import Border, Yard
 
 _log = logging.getLogger(__name__)
 
@@ -103,6 +103,7 @@ async def assemble(
         begun.policy,
         levels=begun.levels,
         scopes=scopes,
+        profiles=config.narrowings(),
         opening=begun.sandbox,
         slots=begun.slots,
         offload=guards.offload,
@@ -251,19 +252,6 @@ class _Listing:
 
     async def _log_names(self) -> None:
         await self.names.log(self.catalog.snapshot, self.finder.unlisted(), self.finder.idle_patterns())
-
-
-class Border(msgspec.Struct, frozen=True, kw_only=True):
-    """The checks that every call passes, for a gateway that runs no code."""
-
-    guards: Guards
-    policy: Policy
-    approvals: Approvals
-    broker: Broker
-    recorder: Recorder
-    store: Store
-    names: NameCheck
-    readiness: Readiness
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ of the program. Its engine is `sealyard.analysis.guest`, which the sandbox knows
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,7 +24,6 @@ from sealyard.privacy import Guard
 from sealyard.sandbox import Sandbox
 from sealyard.sandbox.pool import Slot
 from sealyard.sandbox.review import Review, check_code
-from sealyard.sandbox.sessions import check_session_name
 from sealyard.skills import Skills, SkillSession
 from sealyard.store import Store
 from sealyard.values.access import Grant
@@ -57,7 +56,6 @@ from sealyard_analysis import run
 result = run(request, call_tool)
 """
 
-_SESSION_CHARACTERS = 50  # beside a principal of up to 40 it stays below the 100 that name a workspace
 _LEVEL_CHARACTERS = 4  # of a level in the name of a workspace, which leaves room for the session's
 _SCAN_SECONDS = 0.05
 """For scanning the output of a run that has used up its time; `Run.conceal` says what it leaves out then."""
@@ -109,6 +107,7 @@ class CodeRun:
         """The wall time that is left when its turn comes."""
         self._verdict = Review(verdict="allow")
         self._look: RunAdvice | None = None
+        self._implied: Mapping[str, str] = {}
 
     @contextlib.asynccontextmanager
     async def open(self, on_output: OnOutput | None, on_progress: OnProgress | None) -> AsyncIterator[Run]:
@@ -116,7 +115,7 @@ class CodeRun:
         yard, execution = self._yard, self._execution
         request, principal = execution.request, execution.principal
         snapshot = self._snapshot = await yard.tools.view(principal)
-        session = session_of(principal, request.session)
+        session = yard.runner.session_of(principal, request.session)
         guard = await yard.guards.of(session)
         wrote = written(request)
         skills = self._skills = yard.skills.session(principal, snapshot, guard)
@@ -178,6 +177,7 @@ class CodeRun:
                 view, who = self._snapshot, self._execution.principal
                 self._verdict = await yard.runner.review(code, policy, view, modules, who)
                 if self._is_code:
+                    await self._find_implied()
                     look = self._look = await self._take_look()
         except TimeoutError:
             message = f"Reviewing the code exceeded the run's limit of {policy.wall_seconds:g} s."
@@ -196,6 +196,7 @@ class CodeRun:
         assert look is not None
         return {
             "context": self._execution.request.context,
+            "tools": self._implied,
             "limits": look.limits,
             "policy": self._policy,
             "on_call": partial(self._yard.recorder.broker.call, run.passage),
@@ -259,6 +260,18 @@ class CodeRun:
         clock = self.run.clock
         return max(_SCAN_SECONDS, clock.end_by + clock.still_seconds - asyncio.get_running_loop().time())
 
+    async def _find_implied(self) -> None:
+        """Find the tools that the code calls without an import. From here on they are as if it had imported them."""
+        if self._verdict.unbound:
+            request, skills = self._execution.request, self._yard.skills
+            self._implied = await skills.implied_tools(
+                self._verdict.unbound,
+                self._snapshot,
+                principal=self._execution.principal,
+                given=request.context or (),
+            )
+            self._verdict = self._verdict.with_tools(self._implied)
+
     async def _take_look(self) -> RunAdvice:
         look = await self._yard.guidance.look(
             self.run.record,
@@ -311,12 +324,16 @@ async def find_tools(
     level = request.level
     is_cached = yard.tools.finder.is_indexed(view)
     shown = await _shown(request.query, guard)
+    servers = None
+    if request.server:  # a view is the whole catalog until what it leaves out has listed its tools
+        tools = yard.tools
+        servers = tools.views.servers(tools.upstreams, tools.catalog.snapshot, visit.principal)
     guide = SearchGuide(yard.guidance, visit, view, shown) if yard.guidance.is_on else None
     if guide is None:
-        answer = await yard.tools.finder.search(request, view=view)
+        answer = await yard.tools.finder.search(request, view=view, servers=servers)
     else:
         await yard.guidance.skills.first_look(visit.principal)
-        answer = await yard.tools.finder.search(request, view=view, learned=guide.recall())
+        answer = await yard.tools.finder.search(request, view=view, servers=servers, learned=guide.recall())
         answer = await guide.finish(answer, level)
     yard.observer.searched(
         visit,
@@ -354,19 +371,15 @@ def limits_of(request: ExecuteRequest, result_tokens: int) -> Limits:
     return Limits(wall_seconds=seconds, inline_bytes=preview_bytes(result_tokens))
 
 
-def session_of(principal: str, session: str | None) -> str:
-    """The workspace's name in the sandbox. A principal's name has no `:`, so each name has one owner."""
-    if session and len(check_session_name(session)) > _SESSION_CHARACTERS:
-        raise InvalidRequest(f"The session's name has {len(session)} characters. Use at most {_SESSION_CHARACTERS}.")
-    return f"{principal}:{session or 'default'}"
-
-
 def workspace_of(runner: Runner, request: ExecuteRequest, principal: str) -> str:
     """The name of the workspace of a run: at a stricter level than its principal's, a session has another one.
 
     What looser runs left is not in it, and its size is that of its level. No client's session begins with `@`.
     """
-    session, policy = session_of(principal, request.session), runner.policy_of(principal, request.isolation_level)
+    session, policy = (
+        runner.session_of(principal, request.session),
+        runner.policy_of(principal, request.isolation_level),
+    )
     if policy.level == runner.policy_of(principal).level:
         return session
     return session.replace(":", f":@{policy.level[:_LEVEL_CHARACTERS]}:", 1)

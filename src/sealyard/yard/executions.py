@@ -68,6 +68,8 @@ class Execution:
         self.is_queued = False
         """True while it waits for its turn."""
         self.task: asyncio.Task[Result] | None = None
+        self.part: Executions | None = None
+        """The part of the gateway that runs it in the background."""
         self._output: list[str] = []
         self._characters = 0
 
@@ -84,12 +86,21 @@ class Execution:
         return "".join(self._output)[-_SHOWN_CHARACTERS:]
 
 
+_Work = Callable[[Execution], Coroutine[Any, Any, Result]]
+
+
 class Executions:
     """The background executions of one gateway. `run` runs one."""
 
-    def __init__(self, run: Callable[[Execution], Coroutine[Any, Any, Result]]) -> None:
-        self._run = run
-        self._known: OrderedDict[str, Execution] = OrderedDict()
+    def __init__(self, run: _Work, known: "OrderedDict[str, Execution] | None" = None) -> None:
+        """`known` are those of the whole gateway, for a part of it that answers about its own alone."""
+        self.run = run
+        self._is_whole = known is None
+        self._known: OrderedDict[str, Execution] = OrderedDict() if known is None else known
+
+    def part(self, run: _Work) -> "Executions":
+        """Those of a part of the gateway, which the whole knows too."""
+        return Executions(run, self._known)
 
     def handle(self, request: ExecuteRequest, *, principal: str) -> Execution:
         """A handle of an execution in the foreground, for a caller that wants its id and its record."""
@@ -105,7 +116,8 @@ class Executions:
             QueueFull: Too many runs wait for their turn.
         """
         execution = Execution(request, principal, background=True, execution_id=execution_id)
-        execution.task = asyncio.create_task(self._run(execution))
+        execution.part = self
+        execution.task = asyncio.create_task(self.run(execution))
         self._known[execution.id] = execution
         recorded = asyncio.create_task(execution.recorded.wait())
         try:
@@ -165,7 +177,8 @@ class Executions:
 
     def _get(self, execution_id: str, principal: str) -> Execution:
         execution = self._known.get(execution_id)
-        if execution is None or execution.principal != principal:
+        is_own = execution is not None and (self._is_whole or execution.part is self)
+        if execution is None or not is_own or execution.principal != principal:
             raise UnknownExecution(f"No execution {execution_id!r} is known. Start one with background=true.")
         return execution
 

@@ -1,22 +1,26 @@
 """The yard: every request of an agent as one method. `Yard.execute` is the request path."""
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
-from sealyard.broker import Approvals
+from sealyard.access import Guards, NameCheck
+from sealyard.broker import Approvals, Broker
+from sealyard.broker.policy import Policy
 from sealyard.broker.upstreams import OnProgress, Response
 from sealyard.catalog import Snapshot
 from sealyard.learning import Assessment
 from sealyard.metrics import Report
-from sealyard.observe import Live
+from sealyard.observe import Live, Recorder
+from sealyard.observe.health import Readiness
 from sealyard.privacy import TOKEN, Guard
 from sealyard.privacy.vault import RevealedValue
 from sealyard.sandbox import Sandbox
 from sealyard.sandbox.review import check_code
-from sealyard.values.access import AuditEntry, Grant
+from sealyard.store import Store
+from sealyard.values.access import AuditEntry, Grant, Profile
 from sealyard.values.documents import check_values
 from sealyard.values.facts import UseCase
 from sealyard.values.runs import OnOutput, Result
@@ -29,7 +33,6 @@ from sealyard.yard.code_run import (
     find_tool,
     find_tools,
     limits_of,
-    session_of,
     workspace_of,
 )
 from sealyard.yard.executions import AnalyzeRequest, ExecuteRequest, Execution, Executions
@@ -38,14 +41,61 @@ from sealyard.yard.results import answer_text
 _LONG_NAME = 1_000  # a longer token is not written to the audit log
 
 
+class Border(msgspec.Struct, frozen=True, kw_only=True):
+    """The checks that every call passes, for what passes calls on and runs no code."""
+
+    guards: Guards
+    policy: Policy
+    approvals: Approvals
+    broker: Broker
+    recorder: Recorder
+    store: Store
+    names: NameCheck | None
+    """Reports names in the config that fit nothing. None where another part of the gateway does."""
+    readiness: Readiness
+
+
 @dataclass(kw_only=True, eq=False)
 class Yard(Parts):
     """The gateway without its wires. Make one with `open_yard`."""
 
     def __post_init__(self) -> None:
-        self.executions = Executions(
-            lambda handle: self.execute(handle.request, principal=handle.principal, handle=handle)
+        self.executions = Executions(self._carry_out)
+        self._beside: list[Yard] = []
+
+    def beside(self, profile: Profile | None = None) -> "Yard":
+        """The same gateway for agents that are shown another surface, narrowed to what a profile lets through.
+
+        What is outside the profile does not exist there. It has workspaces, tokens and background executions of its
+        own, and the same records, rules, limits and approvals.
+        """
+        changes: dict[str, Any] = {"observer": self.observer.beside()}
+        if profile is not None:
+            tools = self.tools.narrowed(profile)
+            runner = self.runner.narrowed(profile)
+            changes |= {"tools": tools, "runner": runner, "skills": self.skills.narrowed(tools, runner)}
+            changes["guidance"] = self.guidance.narrowed(tools, runner)
+        beside = replace(self, **changes)
+        beside.executions = self.executions.part(beside.executions.run)
+        self._beside.append(beside)
+        return beside
+
+    def border(self) -> Border:
+        """The border that all calls of this gateway cross, for a relay."""
+        broker = self.recorder.broker
+        return Border(
+            guards=self.guards,
+            policy=broker.policy,
+            approvals=broker.approvals,
+            broker=broker,
+            recorder=Recorder(self.store, broker, keeps_answers=False),
+            store=self.store,
+            names=None,
+            readiness=self.operations.readiness,
         )
+
+    async def _carry_out(self, execution: Execution) -> Result:
+        return await self.execute(execution.request, principal=execution.principal, handle=execution)
 
     @property
     def approvals(self) -> Approvals:
@@ -113,7 +163,7 @@ class Yard(Parts):
         """Estimate how likely code is to fail, without running it. Raises `InvalidRequest` and `SandboxClosed`."""
         check_code(code)
         snapshot, sandbox = await self.snapshot(principal), await self.sandbox()
-        place = session_of(principal, session)
+        place = self.runner.session_of(principal, session)
         guard = await self.guards.of(place)
         policy = self.runner.policy_of(principal)
         verdict = await self.runner.review(code, policy, snapshot, sandbox.packages.modules, principal)
@@ -131,7 +181,7 @@ class Yard(Parts):
     ) -> SearchAnswer:
         """The tools that `principal` may use and that match `query`, best first. Raises `InvalidRequest`."""
         view = await self.tools.view(principal)
-        guard = await self.guards.of(session_of(principal, None))
+        guard = await self.guards.of(self.runner.session_of(principal, None))
         visit = self.observer.visit(principal, view)
         request = SearchRequest(query=query, detail_level=detail_level, server=server, limit=limit)
         return await find_tools(self, request, visit=visit, view=view, guard=guard)
@@ -154,7 +204,7 @@ class Yard(Parts):
             CallRefused: The policy, a person, a token or a limit refuses the call.
             UpstreamError: The server or the tool failed.
         """
-        session = session_of(principal, None)
+        session = self.runner.session_of(principal, None)
         wrote = as_json({"name": name, "arguments": arguments}, "arguments")
         with self.runner.slots.enter(principal) as slot:
             snapshot = await self.snapshot(principal)
@@ -222,6 +272,8 @@ class Yard(Parts):
     async def close(self) -> None:
         """End background executions, and write the last figures."""
         await self.executions.close()
+        for each in self._beside:
+            await each.guidance.skills.close()
         await self.guidance.close()
         await self.observer.accounting.close()
 

@@ -43,6 +43,7 @@ async def reviewed(code: str, view: Snapshot = TOOLS) -> Review:
         DEFAULT,
         levels=LEVELS.__getitem__,
         scopes={},
+        profiles={},
         opening=None,
         slots=Slots(PoolOptions()),
         offload=None,

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from sealyard.config import Machine, read_machine
 from sealyard.config.clients.known import CLIENTS, Gateway
@@ -174,7 +175,7 @@ def test_codex_is_read_in_its_own_words(machine: Machine) -> None:
     assert found(machine) == {
         ("codex", "a"): UpstreamEntry(
             command="a",
-            env={"PASSED": "${PASSED}", "GIVEN": "1"},
+            env={"PASSED": "${PASSED:-}", "GIVEN": "1"},
             cwd="/tmp",
             start_seconds=20.0,
             call_seconds=90.5,
@@ -271,7 +272,7 @@ def test_variables_that_codex_passes_on_are_names_or_tables(machine: Machine) ->
     assert problems == []
     assert [(each.entry.env, each.notes) for each in servers] == [
         (
-            {"A": "${A}", "B": "${B}", "C": "${C}"},
+            {"A": "${A:-}", "B": "${B:-}", "C": "${C:-}"},
             (
                 "set C in the environment: Codex takes it from 'remote'",
                 "an entry of 'env_vars' names no variable and is left out",
@@ -622,7 +623,7 @@ command = "z"
 def test_codex_keeps_all_but_its_servers(machine: Machine) -> None:
     """Tables go line by line, so that remarks and order stay."""
     file = put(machine, ".codex/config.toml", CODEX)
-    changes = plan_apply("codex", machine, Gateway(command=("/bin/sealyard", "serve", "/t.toml")).entry("codex"))
+    changes = plan_apply("codex", machine, Gateway(command=("/bin/sealyard", "serve", "/t.toml")))
 
     assert [(change.path, change.notes) for change in changes] == [(file, ("'b.c' stays: sealyard cannot read it",))]
     assert (changes[0].new or b"").decode() == (
@@ -661,7 +662,7 @@ def test_codex_file_without_tables_keeps_all_but_its_servers(
     """Comments, order and layout of the rest stay byte for byte, where servers are inline, dotted or hard to see."""
     file = put(machine, ".codex/config.toml", "")
     file.write_bytes(text.replace("\n", line).encode())
-    change = plan_apply("codex", machine, Gateway(command=("t",)).entry("codex"))[0]
+    change = plan_apply("codex", machine, Gateway(command=("t",)))[0]
 
     assert change.notes == ("the comments inside 'mcp_servers' go with its entries",)
     assert change.new == changed.replace("\n", line).encode()
@@ -672,7 +673,7 @@ def test_line_ends_and_byte_order_marks_stay(machine: Machine) -> None:
     put(machine, ".codex/config.toml", "\ufeffa = 1\r\n\r\n[mcp_servers.x]\r\ncommand = 'x'\r\n").write_bytes(
         b"\xef\xbb\xbfa = 1\r\n\r\n[mcp_servers.x]\r\ncommand = 'x'\r\n"
     )
-    change = plan_apply("codex", machine, Gateway(command=("t",)).entry("codex"))[0]
+    change = plan_apply("codex", machine, Gateway(command=("t",)))[0]
 
     assert change.new == ("\ufeffa = 1\n\n" + SERVERS).replace("\n", "\r\n").encode()
 
@@ -683,12 +684,19 @@ CLAUDE = {"command": "t", "args": [], "alwaysLoad": True}
 
 def test_each_client_gets_what_it_needs_to_show_the_tools(machine: Machine) -> None:
     """Claude Code would defer them, Codex would not wait for them, and opencode has another form."""
-    changes = {name: plan_apply(name, machine, Gateway(command=("t", "a")).entry(name))[0] for name in CLIENTS}
+    changes = {name: plan_apply(name, machine, Gateway(command=("t", "a")))[0] for name in CLIENTS}
     texts = {name: (change.new or b"").decode() for name, change in changes.items()}
 
     plain = {"command": "t", "args": ["a"]}
     codex = plain | {"required": True, "default_tools_approval_mode": "approve"}
+    goose = {"enabled": True, "name": "sealyard", "timeout": 300, "type": "stdio", "cmd": "t", "args": ["a"]}
     assert tomllib.loads(texts.pop("codex")) == {"mcp_servers": {"sealyard": codex}}
+    (extension,) = yaml.safe_load(texts.pop("goose"))["extensions"].values()
+    assert {key: each for key, each in extension.items() if key != "description"} == goose
+    assert texts.pop("continue") == (
+        "name: Local Agent\nversion: 1.0.0\nschema: v1\nmcpServers:\n- name: sealyard\n  type: stdio\n  command: t\n"
+        "  args:\n  - a\n"
+    )
     entries = {name: next(iter(json.loads(text).values()))["sealyard"] for name, text in texts.items()}
     assert entries == {
         "claude-code": plain | {"alwaysLoad": True},
@@ -698,6 +706,11 @@ def test_each_client_gets_what_it_needs_to_show_the_tools(machine: Machine) -> N
         "gemini": plain,
         "opencode": {"type": "local", "command": ["t", "a"], "enabled": True},
         "windsurf": plain,
+        "copilot": {"type": "local"} | plain | {"tools": ["*"], "deferTools": "never"},
+        "zed": plain,
+        "cline": {"type": "stdio"} | plain | {"timeout": 300},
+        "qwen": plain | {"alwaysLoadTools": True},
+        "amp": plain,
     }
 
 
@@ -709,10 +722,14 @@ EDITORS_BEARER = {"Authorization": "Bearer ${env:SEALYARD_TOKEN}"}
 def test_each_client_reaches_an_address_in_its_own_words(machine: Machine) -> None:
     """With a reference to the variable of the token, and without one; read again, it is sealyard and no server."""
     with_token = Gateway(url=ADDRESS, variable="SEALYARD_TOKEN")
-    entries = {name: with_token.entry(name) for name in CLIENTS if name != "claude-desktop"}
+    entries = {name: with_token.entry(name) for name, client in CLIENTS.items() if client.token is not None}
 
     codex = {"url": ADDRESS, "required": True, "default_tools_approval_mode": "approve"}
     oauth: dict[str, Any] = {"headers": {"Authorization": "Bearer {env:SEALYARD_TOKEN}"}, "oauth": False}
+    secret = {"Authorization": "Bearer ${{ secrets.SEALYARD_TOKEN }}"}
+    goose = entries.pop("goose")
+    assert (goose["type"], goose["uri"], goose["env_keys"]) == ("streamable_http", ADDRESS, ["SEALYARD_TOKEN"])
+    assert goose["headers"] == BEARER_OF  # in which it puts only variables that `env_keys` names
     assert entries == {
         "claude-code": {"type": "http", "url": ADDRESS, "alwaysLoad": True, "headers": BEARER_OF},
         "cursor": {"url": ADDRESS, "headers": EDITORS_BEARER},
@@ -721,13 +738,36 @@ def test_each_client_reaches_an_address_in_its_own_words(machine: Machine) -> No
         "gemini": {"httpUrl": ADDRESS, "headers": BEARER_OF},
         "opencode": {"type": "remote", "url": ADDRESS, "enabled": True} | oauth,
         "windsurf": {"serverUrl": ADDRESS, "headers": EDITORS_BEARER},
+        "copilot": {
+            "type": "http",
+            "url": ADDRESS,
+            "tools": ["*"],
+            "deferTools": "never",
+            "headers": BEARER_OF,
+        },
+        "qwen": {"httpUrl": ADDRESS, "alwaysLoadTools": True, "headers": BEARER_OF},
+        "continue": {
+            "name": "sealyard",
+            "type": "streamable-http",
+            "url": ADDRESS,
+            "requestOptions": {"headers": secret},
+        },
+        "amp": {"url": ADDRESS, "headers": BEARER_OF},
     }
     assert Gateway(url=ADDRESS).entry("codex") == codex
-    assert Gateway(url=ADDRESS).entry("gemini") == {"httpUrl": ADDRESS}
-    for name, entry in entries.items():
-        (change,) = plan_apply(name, machine, entry)
+    assert Gateway(url=ADDRESS).entry("zed") == {"url": ADDRESS}
+    assert Gateway(url=ADDRESS).entry("cline") == {"type": "streamableHttp", "url": ADDRESS, "timeout": 300}
+    for name in (*entries, "goose"):
+        (change,) = plan_apply(name, machine, with_token)
         put(machine, str(change.path.relative_to(machine.home)), (change.new or b"").decode())
     assert look(machine) == ([], [])
+
+
+@pytest.mark.parametrize("client", ["zed", "cline"])
+def test_client_without_references_gets_no_token_in_plain_text(client: str) -> None:
+    """It is told what to do in its place."""
+    with pytest.raises(InvalidRequest, match="reads tokens only in plain text, which sealyard does not write"):
+        Gateway(url=ADDRESS, variable="T").entry(client)
 
 
 def test_client_without_addresses_is_told_what_to_do() -> None:
@@ -782,7 +822,7 @@ def test_apply_to_a_clean_client_adds_sealyard_to_the_users_file(machine: Machin
     changes = [
         change
         for client in ("claude-code", "vscode")
-        for change in plan_apply(client, machine, Gateway(command=("t", "serve")).entry(client))
+        for change in plan_apply(client, machine, Gateway(command=("t", "serve")))
     ]
     for change in changes:
         change.path.parent.mkdir(parents=True, exist_ok=True)
@@ -796,8 +836,9 @@ def test_apply_to_a_clean_client_adds_sealyard_to_the_users_file(machine: Machin
             {"servers": {"sealyard": {"type": "stdio", "command": "t", "args": ["serve"]}}},
         ),
     ]
-    assert plan_apply("claude-code", machine, Gateway(command=("t", "serve")).entry("claude-code")) == []
-    assert plan_apply("vscode", machine, Gateway(command=("t", "serve")).entry("vscode")) == []
+    for client in ("claude-code", "vscode"):
+        (again,) = plan_apply(client, machine, Gateway(command=("t", "serve")))
+        assert again.new == again.old
 
 
 def test_both_places_of_one_file_change_together(machine: Machine) -> None:
@@ -807,7 +848,7 @@ def test_both_places_of_one_file_change_together(machine: Machine) -> None:
         "projects": {str(machine.directory): {"mcpServers": {"b": {"command": "b"}}}, "/x": {"mcpServers": {"c": {}}}},
     }
     put(machine, ".claude.json", document)
-    changes = plan_apply("claude-code", machine, Gateway(command=("t",)).entry("claude-code"))
+    changes = plan_apply("claude-code", machine, Gateway(command=("t",)))
 
     only = {"sealyard": CLAUDE}
     assert [json.loads(change.new or b"") for change in changes] == [
@@ -823,6 +864,6 @@ def test_apply_to_a_broken_file_is_refused(machine: Machine) -> None:
     """Nobody can tell what would be lost."""
     file = put(machine, ".cursor/mcp.json", "[]")
     with pytest.raises(InvalidConfig) as caught:
-        plan_apply("cursor", machine, Gateway(command=("t",)).entry("cursor"))
+        plan_apply("cursor", machine, Gateway(command=("t",)))
 
     assert str(caught.value) == f"{str(file)!r} cannot be changed: the whole is not an object. Correct it there."

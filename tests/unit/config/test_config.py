@@ -220,8 +220,8 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
     ("text", "message"),
     [
         ("a = 1",
-         "the file has no key 'a'. Its keys are alerts, approval, discovery, http, learning, metrics, otel, policy, privacy,"
-         " sandbox, skills, store, surface, upstreams."),
+         "the file has no key 'a'. Its keys are alerts, approval, discovery, http, learning, metrics, otel, policy,"
+         " privacy, profiles, sandbox, skills, store, surface, upstreams."),
         ("[surfaces]", "the file has no key 'surfaces'. Did you mean 'surface'?"),
         ("[surface]\nmod = 'code'", "surface has no key 'mod'. Did you mean 'mode'?"),
         ("surface = 3", "surface is 3. Give a table."),
@@ -258,6 +258,18 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
          "http.principals.ci.level is 'development'. Give 'production', which is sandbox.level, or a stricter one."),
         ("[sandbox]\nlevel = 'hardened'\n[http.principals.ci]\ntoken = 'a'\nlevel = 'production'",
          "http.principals.ci.level is 'production'. Give 'hardened', which is sandbox.level, or a stricter one."),
+        ("profiles = 3", "profiles is 3. Give a table for each profile, such as [profiles.support]."),
+        ("[profiles.a]\nupstream = ['x']", "profiles.a has no key 'upstream'. Did you mean 'upstreams'?"),
+        ("[profiles.a]\nmode = 'cod'", "profiles.a.mode is 'cod'. Give 'code', 'hybrid', 'proxy' or 'search'."),
+        ("[profiles.a]\nlevel = 'development'",
+         "profiles.a.level is 'development'. Give 'production', which is sandbox.level, or a stricter one."),
+        ("[profiles.'a/../b']",
+         "profiles.'a/../b' has a name that cannot be part of a URL. Use 1 to 24 small letters, digits, '-' or '_', "
+         "beginning with a letter or digit."),
+        ("[surface.clients]\n'x*' = 'cod'",
+         "surface.clients.'x*' is 'cod'. Give 'code', 'hybrid', 'proxy' or 'search'."),
+        ("[profiles.a]\n[http.principals.ci]\ntoken = 'a'\nprofiles = ['b']",
+         "http.principals.ci names the profile 'b'. There are: a."),
         ("[http.principals.ci]\ntoken = 12345", "http.principals.ci.token is a number. Give a string."),
         ("[http.principals.ci]\ntoken = 'a'\nupstream = []",
          "http.principals.ci has no key 'upstream'. Did you mean 'upstreams'?"),

@@ -1,9 +1,11 @@
-"""Clients' files as text: TOML, or JSON with comments and trailing commas. Both are read, and changed in place.
+"""Clients' files as text: TOML, YAML, or JSON with comments and trailing commas. All are read, and changed in place.
 
 Comments and trailing commas of JSON are blanked out with spaces, so that the standard library reads the rest and every
-place in it is one in the text. Messages hold a line and a column and nothing of the content, which may be secret.
+place in it is one in the text. YAML is in a module of its own, as few files are. Messages hold a line and a column and
+nothing of the content, which may be secret.
 """
 
+import importlib
 import json
 import os
 import re
@@ -11,6 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from itertools import accumulate
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 from sealyard.errors import InvalidConfig, SealyardError
@@ -24,6 +27,12 @@ _GAP = re.compile(r"[ \t\r\n]*")
 _STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
 _DEPTH = 100
 """Levels of nesting: ten times what clients write, and a tenth of what recursion bears."""
+_MOST_BYTES = {".yaml": 256 << 10, ".yml": 256 << 10}
+"""The parser of YAML reads about 100 KB in a second, and clients write 10 KB."""
+_MOST_OTHER_BYTES = 64 << 20
+"""Claude Code keeps histories in its file, which grows to tens of megabytes."""
+LISTED = "[]"
+"""The last key of a path that leads to a list of servers, each with its `name` in it."""
 _SERVERS_HEADER = re.compile(r"\s*\[\[?\s*([\"']?)mcp_servers\1\s*[.\]]")
 _HEADER = re.compile(r"\s*\[\[?[^\[\]]+\]\]?\s*(#.*)?$")
 _REMARK = re.compile(r"\s*(#.*)?$")
@@ -44,17 +53,24 @@ def read_document(path: Path) -> Any:
     """
     if os.path.exists(path) and not path.is_file():  # opening a pipe would wait for its other end
         raise InvalidConfig(f"{str(path)!r} is not a regular file. Give one.")
+    most = _MOST_BYTES.get(path.suffix, _MOST_OTHER_BYTES)
     try:
+        if path.stat().st_size > most:
+            raise InvalidConfig(f"{str(path)!r} has more than {most:,} bytes. Shorten it.")
         return parse(path.read_bytes().decode("utf-8-sig"), path)
     except OSError as error:
         raise InvalidConfig(f"{str(path)!r} cannot be read: {error.strerror}. Check the path and its rights.") from None
     except UnicodeDecodeError as error:
         raise InvalidConfig(f"{str(path)!r} is not UTF-8 after byte {error.start}. Save it as UTF-8 text.") from None
     except ValueError as error:
-        kind = "TOML" if path.suffix == ".toml" else "JSON"
-        raise InvalidConfig(f"{str(path)!r} is not {kind}: {error}. Correct it there.") from None
+        raise InvalidConfig(f"{str(path)!r} is not {format_name(path)}: {error}. Correct it there.") from None
     except RecursionError:
         raise InvalidConfig(f"{str(path)!r} is nested too deeply. Correct it there.") from None
+
+
+def format_name(path: Path) -> str:
+    """The format of a file, by its name."""
+    return {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}.get(path.suffix, "JSON")
 
 
 def parse(text: str, path: Path) -> Any:
@@ -65,20 +81,43 @@ def parse(text: str, path: Path) -> Any:
         RecursionError: TOML is nested too deeply.
     """
     text = text.removeprefix("\ufeff")
-    if path.suffix == ".toml":
-        return tomllib.loads(text)
+    match format_name(path):
+        case "TOML":
+            return tomllib.loads(text)
+        case "YAML":
+            return _yaml().parse_yaml(text)
     return parse_json(text) if text.strip() else {}
+
+
+def _yaml() -> ModuleType:
+    """The module for YAML, whose library every command would import for nothing."""
+    return importlib.import_module("sealyard.config.clients.blocks")
 
 
 def find_table(document: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     """The object at the end of a path through a parsed file; an empty one if there is none."""
     for key in keys:
-        document = document.get(key) if isinstance(document, dict) else None
+        if key == LISTED:
+            document = _by_name(document)
+        else:
+            document = document.get(key) if isinstance(document, dict) else None
     return document if isinstance(document, dict) else {}
 
 
-def put(text: str, path: Path, keys: tuple[str, ...], table: dict[str, Any]) -> tuple[str, list[str]]:
+def _by_name(document: Any) -> dict[str, Any]:
+    return {each["name"]: each for each in document if _is_named(each)} if isinstance(document, list) else {}
+
+
+def _is_named(each: Any) -> bool:
+    return isinstance(each, dict) and isinstance(each.get("name"), str)
+
+
+def put(
+    text: str, path: Path, keys: tuple[str, ...], table: dict[str, Any], *, like: str = ""
+) -> tuple[str, list[str]]:
     """The text of a file with `table` at the path `keys`, and notes on what is lost. All other text stays unchanged.
+
+    Where `like`, another text of the file, has the same servers, they are spelled as there.
 
     Raises:
         InvalidConfig: The text cannot be read, or something on the path is not an object.
@@ -89,22 +128,30 @@ def put(text: str, path: Path, keys: tuple[str, ...], table: dict[str, Any]) -> 
         if find_table(document, keys) == table:
             return text, []  # it is as wanted, in whatever layout
         wanted = _replace(document, keys, table)
-        if path.suffix == ".toml":
-            changed, loses_comments = _put_toml(text, keys[0], wanted)
-        else:
-            text = text if text.removeprefix("\ufeff").strip() else "{}\n"
-            changed, loses_comments = put_json(text, keys, table), _has_comments(text, keys)
+        match format_name(path):
+            case "TOML":
+                changed, loses_comments = _put_toml(text, keys[0], wanted, like)
+            case "YAML":
+                changed, loses_comments = _yaml().put_yaml(text, keys[0], wanted, like)
+            case _:
+                text = text if text.removeprefix("\ufeff").strip() else "{}\n"
+                changed = put_json(text, keys, table, like=like)
+                loses_comments = _has_comments(text, keys) and not _has_comments(changed, keys)
         is_whole = parse(changed, path) == wanted
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidConfig(f"{str(path)!r} cannot be changed: {error}. Correct it there.") from None
     if not is_whole:
         raise SealyardError(f"{str(path)!r} cannot be changed without harm to the rest of it. Change it by hand.")
-    return changed, [f"the comments inside {keys[-1]!r} go with its entries"] if loses_comments else []
+    names = [key for key in keys if key != LISTED]
+    return changed, [f"the comments inside {names[-1]!r} go with its entries"] if loses_comments else []
 
 
 def _replace(document: Any, keys: tuple[str, ...], value: Any) -> Any:
     if not keys:
         return value
+    if keys[0] == LISTED:
+        unnamed = [each for each in document if not _is_named(each)] if isinstance(document, list) else []
+        return [*unnamed, *_replace(_by_name(document), keys[1:], value).values()]
     document = document if isinstance(document, dict) else {}
     return {**document, keys[0]: _replace(document.get(keys[0]), keys[1:], value)}
 
@@ -141,8 +188,11 @@ def _has_comments(text: str, keys: tuple[str, ...]) -> bool:
     return span is not None and bare[slice(*span)] != text[slice(*span)]
 
 
-def put_json(text: str, keys: tuple[str, ...], value: dict[str, Any]) -> str:
+def put_json(text: str, keys: tuple[str, ...], value: dict[str, Any], *, like: str = "") -> str:
     """The text with `value` at the path `keys`, in the indentation of the rest; all other text stays unchanged.
+
+    What `like`, another text of the file in the same layout, has in the same place is spelled as there, and so are
+    entries that stay.
 
     Raises:
         InvalidJson: The text cannot be read, or something on the path is not an object.
@@ -154,10 +204,48 @@ def put_json(text: str, keys: tuple[str, ...], value: dict[str, Any]) -> str:
         depth -= 1
         span = _find(plain, keys[:depth])
     if depth == len(keys):
-        return text[: span[0]] + _render(text, value, depth) + text[span[1] :]
+        table = _spelled(like, text, keys, value) or _render_table(text, like, keys, value)
+        return text[: span[0]] + table + text[span[1] :]
     for key in reversed(keys[depth + 1 :]):
         value = {key: value}
     return _insert(text, span, keys[depth], value, depth)
+
+
+def _spelled(like: str, text: str, keys: tuple[str, ...], value: dict[str, Any]) -> str | None:
+    """The value as another text of the file spells it in this place."""
+    plain, span = _look(like, text, keys)
+    return like[slice(*span)] if span is not None and json.loads(plain[slice(*span)]) == value else None
+
+
+def _look(like: str, text: str, keys: tuple[str, ...]) -> tuple[str, _Span | None]:
+    """A text without comments, and the place of an object in it; none if its layout is not that of `text`."""
+    try:
+        if not like.strip() or _layout(like) != _layout(text):
+            return "", None
+        parse_json(like)
+        plain = _blank_commas(_blank_comments(like))
+        span = _find(plain, keys)
+    except InvalidJson:
+        return "", None
+    return plain, span if span is not None and plain[span[0]] == "{" else None
+
+
+def _render_table(text: str, like: str, keys: tuple[str, ...], table: dict[str, Any]) -> str:
+    """The table in the layout of the text; entries that this text or the other one has are spelled as there."""
+    line, unit = _layout(text)
+    known: dict[str, str] = {}
+    for source in (text, like):
+        plain, span = _look(source, text, keys)
+        for name, place in (_members(plain, span) if span is not None else {}).items():
+            if name in table and json.loads(plain[slice(*place)]) == table[name]:
+                known[name] = source[slice(*place)]
+    depth = len(keys)
+    gap = line + unit * (depth + 1)
+    members = [
+        f"{gap}{_spell(name)}:{' ' if line else ''}{known.get(name) or _render(text, each, depth + 1)}"
+        for name, each in table.items()
+    ]
+    return f"{{{','.join(members)}{line + unit * depth}}}" if members else "{}"
 
 
 def _blank_comments(text: str) -> str:
@@ -252,7 +340,7 @@ def _spell(value: Any, **layout: Any) -> str:
 
 def _layout(text: str) -> tuple[str, str]:
     """The line break and the indentation of the text; both empty if it is one line."""
-    if "\n" not in text and len(text.strip()) > len("{}"):
+    if "\n" not in text.strip() and len(text.strip()) > len("{}"):
         return "", ""
     first = re.search(r"^([ \t]+)\"", text, re.MULTILINE)
     return "\r\n" if "\r\n" in text else "\n", first[1] if first else "  "
@@ -279,20 +367,37 @@ def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _put_toml(text: str, key: str, wanted: dict[str, Any]) -> tuple[str, bool]:
+def _put_toml(text: str, key: str, wanted: dict[str, Any], like: str) -> tuple[str, bool]:
     """The text with the table of `wanted` at the top-level `key`, and whether comments inside the old one may be lost.
 
     Tables are swapped line by line, because a parser takes the comments above a table for a part of the one before it.
     Where servers are not written as tables, the parser replaces them. If it cannot either, the text stays as it is.
     """
     line = "\r\n" if "\r\n" in text else "\n"
-    swapped = _swap_tables(text, dump_toml({key: wanted[key]}).replace("\n", line), line)
+    block = _tables_of(like, key, wanted[key]) or dump_toml({key: wanted[key]})
+    swapped = _swap_tables(text, block.replace("\r\n", "\n").replace("\n", line), line)
     try:
         if tomllib.loads(swapped.removeprefix("\ufeff")) == wanted:
             return swapped, False
     except tomllib.TOMLDecodeError:
         pass  # a line only looked like the head of a table
     return _replace_table(text, key, wanted) or text, True
+
+
+def _tables_of(like: str, key: str, value: Any) -> str | None:
+    """The lines of another text of the file that hold the same value; `None` if they do not stand together."""
+    lines = like.splitlines(keepends=True)
+    heads = [number for number, each in enumerate(lines) if _HEADER.match(each)]
+    own = [number for number in heads if _SERVERS_HEADER.match(lines[number])]
+    if not own:
+        return None
+    end = next((number for number in heads if number > own[-1]), len(lines))
+    block = lines[own[0] : end]
+    block = block[: len(block) - len(_last_remarks(block))]
+    try:
+        return "".join(block) if tomllib.loads("".join(block)) == {key: value} else None
+    except tomllib.TOMLDecodeError:
+        return None
 
 
 def _swap_tables(text: str, block: str, line: str) -> str:

@@ -2,28 +2,73 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from sealyard.config.clients.documents import LISTED
+from sealyard.config.clients.launch import launch, launch_notes
 from sealyard.config.references import looks_secret
+from sealyard.config.settings import Machine
 from sealyard.errors import InvalidRequest
+from sealyard.former import PRESENT
 
 _ENV = {"headers": {"Authorization": "Bearer ${VARIABLE}"}}
 _EDITOR_ENV = {"headers": {"Authorization": "Bearer ${env:VARIABLE}"}}
 _LOCAL = {"command": "COMMAND", "args": "ARGS"}
+_ABOUT = "All tools, found by words and used from Python in a sandbox"
+"""The description where a client's file has one, which it shows to people."""
+_MINUTES = 300
+"""Seconds in which a call must be done, where the client has a limit in its file: a run may take minutes."""
+_GOOSE = {"enabled": True, "name": PRESENT, "description": _ABOUT, "timeout": _MINUTES}
+
+FOLDERS = {
+    "claude": ("CLAUDE_CONFIG_DIR", ""),
+    "codex": ("CODEX_HOME", ".codex"),
+    "continue": ("CONTINUE_GLOBAL_DIR", ".continue"),
+    "copilot": ("COPILOT_HOME", ".copilot"),
+    "home": ("", ""),
+    "qwen": ("QWEN_HOME", ".qwen"),
+    "settings": ("XDG_CONFIG_HOME", ".config"),
+}
+"""Folders of clients: the variable that names each, and where it is in the home without that."""
 
 
 class Files(msgspec.Struct, frozen=True):
     """The places of a client's files, relative to a folder, and the object of servers in them."""
 
     folder: str
-    """A folder that `servers` knows, such as `home` or `project`."""
+    """One of `FOLDERS`; `project`; or `programs`, where each desktop program has a folder."""
     names: tuple[str, ...]
     """The first that exists counts, else the last."""
     keys: tuple[str, ...] = ("mcpServers",)
     """The path to the object; `PROJECT` stands for the folder of the project."""
+    variable: str = ""
+    """The variable that names the file in place of all this."""
+    systems: tuple[str, ...] = ()
+    """The systems on which it is there, as `sys.platform` says it. By default all."""
+    new: str = ""
+    """The text that a new file begins with."""
+
+
+class Switches(msgspec.Struct, frozen=True):
+    """A list of names by which a client switches servers off, or an object that says `"enabled": false` for a name."""
+
+    files: Files
+    """`keys` is the path to the list."""
+    are_on: bool = False
+    """True if only the servers in the list are on."""
+
+
+def _settings(*files: Files) -> tuple[Switches, ...]:
+    """The switches of Gemini CLI and its descendants."""
+    return tuple(
+        Switches(msgspec.structs.replace(each, keys=("mcp", key)), are_on=key == "allowed")
+        for each in files
+        for key in ("excluded", "allowed")
+    )
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,8 +80,10 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     """The entry that starts a gateway."""
     remote: dict[str, Any] | None
     """The entry for a gateway over HTTP; `None` if the client can only start servers."""
-    token: dict[str, Any] = {}
-    """What the remote entry has besides where the gateway wants a token: a reference to the variable that holds it."""
+    token: dict[str, Any] | None = None
+    """What the remote entry has besides where the gateway wants a token: a reference to the variable that holds it.
+    `None` if the client knows no references."""
+    switches: tuple[Switches, ...] = ()
 
 
 CLIENTS = {
@@ -51,6 +98,10 @@ CLIENTS = {
         local={**_LOCAL, "alwaysLoad": True},
         remote={"type": "http", "url": "URL", "alwaysLoad": True},
         token=_ENV,
+        switches=tuple(
+            Switches(Files("claude", (".claude.json",), ("projects", "PROJECT", key)))
+            for key in ("disabledMcpServers", "disabledMcpjsonServers")
+        ),
     ),
     "claude-desktop": Client(
         title="Claude Desktop",
@@ -87,6 +138,10 @@ CLIENTS = {
         files=(Files("project", (".gemini/settings.json",)), Files("home", (".gemini/settings.json",))),
         remote={"httpUrl": "URL"},  # its `url` alone is the older transport, SSE
         token=_ENV,
+        switches=(
+            *_settings(Files("project", (".gemini/settings.json",)), Files("home", (".gemini/settings.json",))),
+            Switches(Files("home", (".gemini/mcp-server-enablement.json",), ())),
+        ),
     ),
     "opencode": Client(
         title="opencode",
@@ -105,6 +160,80 @@ CLIENTS = {
         remote={"serverUrl": "URL"},
         token=_EDITOR_ENV,
     ),
+    "copilot": Client(
+        title="Copilot CLI",
+        files=(Files("project", (".github/mcp.json",)), Files("copilot", ("mcp-config.json",))),
+        # It hides tools behind a search of its own unless told not to.
+        local={"type": "local", **_LOCAL, "tools": ["*"], "deferTools": "never"},
+        remote={"type": "http", "url": "URL", "tools": ["*"], "deferTools": "never"},
+        token=_ENV,
+        switches=(Switches(Files("copilot", ("settings.json",), ("disabledMcpServers",))),),
+    ),
+    "zed": Client(
+        title="Zed",
+        files=(
+            Files("project", (".zed/settings.json",), ("context_servers",)),
+            Files("settings", ("zed/settings.json",), ("context_servers",), systems=("linux", "darwin")),
+            Files("programs", ("Zed/settings.json",), ("context_servers",), systems=("win32",)),
+        ),
+        remote={"url": "URL"},
+    ),
+    "cline": Client(
+        title="Cline",
+        files=(
+            Files("home", (".cline/data/settings/cline_mcp_settings.json",), variable="CLINE_MCP_SETTINGS_PATH"),
+            Files(
+                "programs",
+                ("Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",),
+            ),
+        ),
+        local={"type": "stdio", **_LOCAL, "timeout": _MINUTES},
+        remote={"type": "streamableHttp", "url": "URL", "timeout": _MINUTES},  # without a type it speaks SSE
+    ),
+    "goose": Client(
+        title="Goose",
+        files=(
+            Files("settings", ("goose/config.yaml",), ("extensions",), systems=("linux", "darwin")),
+            Files("programs", ("Block/goose/config/config.yaml",), ("extensions",), systems=("win32",)),
+        ),
+        local={**_GOOSE, "type": "stdio", "cmd": "COMMAND", "args": "ARGS"},
+        remote={**_GOOSE, "type": "streamable_http", "uri": "URL"},
+        token={"env_keys": ["VARIABLE"], **_ENV},
+    ),
+    "qwen": Client(
+        title="Qwen Code",
+        files=(Files("project", (".qwen/settings.json",)), Files("qwen", ("settings.json",))),
+        local={**_LOCAL, "alwaysLoadTools": True},  # it hides tools behind a search of its own
+        remote={"httpUrl": "URL", "alwaysLoadTools": True},
+        token=_ENV,
+        switches=_settings(Files("project", (".qwen/settings.json",)), Files("qwen", ("settings.json",))),
+    ),
+    "continue": Client(
+        title="Continue",
+        files=(
+            Files(
+                "continue",
+                ("config.yaml",),
+                ("mcpServers", LISTED),
+                new="name: Local Agent\nversion: 1.0.0\nschema: v1\n",  # it refuses a file without these
+            ),
+        ),
+        local={"name": PRESENT, "type": "stdio", **_LOCAL},
+        remote={"name": PRESENT, "type": "streamable-http", "url": "URL"},
+        token={"requestOptions": {"headers": {"Authorization": "Bearer ${{ secrets.VARIABLE }}"}}},
+    ),
+    "amp": Client(
+        title="Amp",
+        files=(
+            Files("project", (".amp/settings.jsonc", ".amp/settings.json"), ("amp.mcpServers",)),
+            Files(
+                *("settings", ("amp/settings.jsonc", "amp/settings.json"), ("amp.mcpServers",)),
+                variable="AMP_SETTINGS_FILE",
+            ),
+        ),
+        remote={"url": "URL"},
+        token=_ENV,
+    ),
 }
 
 
@@ -116,9 +245,12 @@ class Gateway(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     command: tuple[str, ...] = ()
+    everywhere: tuple[str, ...] = ()
+    """The command in a file that counts in every folder; by default the same."""
     url: str | None = None
     variable: str | None = None
     """The variable with the token for the address."""
+    launch_notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.url is not None:
@@ -126,19 +258,37 @@ class Gateway(msgspec.Struct, frozen=True, kw_only=True):
         if self.variable is not None:
             _check_variable(self.variable)
 
-    @property
-    def is_exposed(self) -> bool:
-        """True if tokens for it cross a network in plain text."""
-        parts = urlsplit(self.url or "")
-        return parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1")
+    @classmethod
+    def started(cls, machine: Machine, own: list[str], *, config: Path, users: Path) -> Self:
+        """A gateway that the client starts; `own` starts this program. `users` is the configuration for every folder.
 
-    def entry(self, client: str) -> dict[str, Any]:
-        """The entry that a client takes.
+        Raises:
+            InvalidRequest: No Linux can be reached from this machine.
+        """
+        return cls(
+            command=launch(machine, own, config),
+            everywhere=launch(machine, own, users),
+            launch_notes=tuple(launch_notes(machine)),
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person must do for it."""
+        notes = list(self.launch_notes)
+        if self.variable is not None:
+            notes.append(f"set {self.variable} where the client runs: `sealyard token NAME` makes a token")
+            parts = urlsplit(self.url or "")
+            if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+                notes.append("the token crosses the network in plain text: use https, or a tunnel")
+        return notes
+
+    def entry(self, client: str, *, everywhere: bool = False) -> dict[str, Any]:
+        """The entry that a client takes; `everywhere` for a file that counts in every folder.
 
         Raises:
             InvalidRequest: It cannot reach an address.
         """
-        known, command = CLIENTS[client], list(self.command)
+        known, command = CLIENTS[client], list((self.everywhere if everywhere else ()) or self.command)
         if self.url is None:
             return _fill(known.local, {"COMMAND": command[0], "ARGS": command[1:], "LINE": command})
         if known.remote is None:
@@ -146,7 +296,12 @@ class Gateway(msgspec.Struct, frozen=True, kw_only=True):
                 f"{known.title} reads only programs to start from its file, and no address. Leave --url out to start"
                 " a gateway here, or add the address in its settings under Connectors, where it must be public."
             )
-        token = {} if self.variable is None else known.token
+        if self.variable is not None and known.token is None:
+            raise InvalidRequest(
+                f"{known.title} reads tokens only in plain text, which sealyard does not write. Leave --url out to"
+                " start a gateway here, or --token-env, and add the header to its file yourself."
+            )
+        token = known.token if self.variable is not None and known.token is not None else {}
         return _fill({**known.remote, **token}, {"URL": self.url, "VARIABLE": self.variable})
 
 
@@ -167,12 +322,15 @@ def _check_variable(name: str) -> None:
 
 
 def _fill(template: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The template with the values in place of their names."""
     return {key: _fill_in(each, values) for key, each in template.items()}
 
 
 def _fill_in(template: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(template, Mapping):
         return _fill(template, values)
+    if isinstance(template, list):
+        return [_fill_in(each, values) for each in template]
     if not isinstance(template, str):
         return template
     return values[template] if template in values else template.replace("VARIABLE", values.get("VARIABLE") or "")

@@ -1,7 +1,7 @@
 """Turns the servers of clients into a `sealyard.toml`: one upstream for each server, however many clients have it."""
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -13,6 +13,7 @@ from sealyard.config.clients.servers import Found, Survey, read_file
 from sealyard.config.references import find_literals, has_reference, map_texts, name_of_input
 from sealyard.config.settings import Machine, UpstreamEntry
 from sealyard.errors import InvalidConfig
+from sealyard.values.tools import glob
 
 _HEADER = """\
 # Written by `sealyard init`. References such as ${GITHUB_TOKEN} are expanded when sealyard starts.
@@ -38,10 +39,10 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def plan_config(output: Path, survey: Survey, machine: Machine, *, force: bool) -> Draft:
+def plan_config(output: Path, survey: Survey, machine: Machine, *, force: bool, everywhere: bool = False) -> Draft:
     """The servers that a `sealyard.toml` lacks, and the change that adds them. Its other text stays unchanged.
 
-    `force` replaces a file that cannot be read.
+    `force` replaces a file that cannot be read. `everywhere`: without the servers of a project.
 
     Raises:
         InvalidConfig: The file cannot be read, or nothing can be added to it.
@@ -55,21 +56,26 @@ def plan_config(output: Path, survey: Survey, machine: Machine, *, force: bool) 
         except InvalidConfig as error:
             if not force:
                 raise InvalidConfig(f"{error} Or give --force to replace it; a copy is kept beside it.") from None
-    added = merge(survey.servers, existing=existing, folder=output.parent)
+    servers = [each for each in survey.servers if not everywhere or each.place.project is None]
+    added = merge(servers, existing=existing, folder=output.parent)
     new = old if not added and text is not None else render(added, existing=text).encode()
     return Draft(
         change=Change(client="", path=output, old=old, new=new),
         is_empty=not added and not existing,
         added=tuple(upstream.name for upstream in added),
-        notes=tuple(f"{upstream.name}: {note}" for upstream in added for note in upstream.notes),
+        notes=(
+            *(f"{upstream.name}: {note}" for upstream in added for note in upstream.notes),
+            *_lost_filters(servers, existing, output),
+        ),
     )
 
 
 def merge(servers: Iterable[Found], *, existing: Mapping[str, UpstreamEntry], folder: Path) -> list[Upstream]:
     """The servers that `existing` lacks, each once; `folder` is that of the file to write.
 
-    The same server under several names is one. Two that share a name and differ are both kept: the later one gets its
-    client's name too. An entry in `existing` that has the same name and start is the user's own version of the server.
+    The same server under several names is one, with the tools that all its clients let through. Two that share a name
+    and differ are both kept: the later one gets its client's name too. An entry in `existing` that has the same name
+    and start is the user's own version of the server.
     """
     known = {_identity(entry) for entry in existing.values()}
     merged: dict[str, list[Found]] = {}
@@ -118,6 +124,33 @@ def _is_version(entry: UpstreamEntry, *, of: UpstreamEntry) -> bool:
     return len(mine) == len(other) and all(a == b or has_reference(a) for a, b in zip(mine, other, strict=True))
 
 
+def _lost_filters(servers: Iterable[Found], existing: Mapping[str, UpstreamEntry], output: Path) -> Iterator[str]:
+    """A note on each server that is in the file already and lets more tools through there than a client does."""
+    for each in servers:
+        settled = _settle(each.entry, each.place.project, output.parent)
+        for name, entry in existing.items():
+            is_it = _identity(entry) == _identity(settled) or (name == each.name and _is_version(entry, of=settled))
+            if is_it and _intersect([entry, settled]) != (entry.tools, entry.without_tools):
+                yield (
+                    f"{name}: {CLIENTS[each.place.client].title} lets fewer tools through than {str(output)!r}: set"
+                    " 'tools' or 'without_tools' there"
+                )
+
+
+def _intersect(entries: list[UpstreamEntry]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """The patterns of the tools that all entries let through, and of those that one of them leaves out."""
+    lists = [each.tools for each in entries if each.tools is not None]
+    tools = tuple(dict.fromkeys(tool for each in lists for tool in each if all(_allows(one, tool) for one in lists)))
+    left_out = dict.fromkeys(tool for each in entries for tool in each.without_tools)
+    return (tools if lists else None), tuple(left_out)
+
+
+def _allows(tools: tuple[str, ...], tool: str) -> bool:
+    """True if the patterns let through all that this one does, which may be a pattern too."""
+    is_pattern = "*" in tool or "?" in tool
+    return tool in tools or "*" in tools or (not is_pattern and bool(tools) and glob(*tools)(tool) is not None)
+
+
 def _choose_name(found: Found, taken: set[str]) -> str:
     candidates = (found.name, f"{found.name}-{found.place.client}")
     for name in candidates:
@@ -130,18 +163,29 @@ def _choose_name(found: Found, taken: set[str]) -> str:
 
 
 def _combine(name: str, group: list[Found]) -> Upstream:
-    chosen = next((each for each in group if not each.entry.disabled), group[0])
+    used = [each for each in group if not each.entry.disabled] or group
+    tools, without_tools = _intersect([each.entry for each in used])
+    entry = msgspec.structs.replace(
+        used[0].entry,
+        tools=tools,
+        without_tools=without_tools,
+        disabled=used[0].entry.disabled or tools == (),
+    )
     clients = tuple(dict.fromkeys(each.place.client for each in group))
-    notes = dict.fromkeys(note for each in group for note in each.notes)
+    notes = dict.fromkeys(note for each in used for note in each.notes)
+    if any((each.entry.tools, each.entry.without_tools) != (tools, without_tools) for each in used):
+        notes["has only the tools that all its clients let through" + (": none" if tools == () else "")] = None
+    if off := [CLIENTS[each.place.client].title for each in group if each not in used]:
+        notes[f"is switched off in {', '.join(dict.fromkeys(off))}, and on here"] = None
     others = sorted({each.name for each in group} - {name})
     if name != group[0].name:
         notes[f"renamed, because another server is called {group[0].name!r}"] = None
     elif others:
         notes[f"is the same server as {', '.join(map(repr, others))}"] = None
-    for key in find_literals(chosen.entry):
+    for key in find_literals(entry):
         variable = key.removeprefix("env.") if key.startswith("env.") else f"{name_of_input(name)}_TOKEN"
         notes[f"{key} holds a secret that is written out: move it to an environment variable: ${{{variable}}}"] = None
-    return Upstream(name=name, entry=chosen.entry, clients=clients, notes=tuple(notes))
+    return Upstream(name=name, entry=entry, clients=clients, notes=tuple(notes))
 
 
 def _settle(entry: UpstreamEntry, project: Path | None, folder: Path) -> UpstreamEntry:

@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
-from sealyard.config.clients.documents import find_table, parse, put, read_document
-from sealyard.config.clients.servers import Place, find_places, read_servers
+from sealyard.config.clients.documents import find_table, format_name, parse, put, read_document
+from sealyard.config.clients.known import Gateway
+from sealyard.config.clients.servers import Place, find_places, is_no_server, read_servers
 from sealyard.config.references import diff
 from sealyard.config.settings import Machine
 from sealyard.disk import drafted, locked
@@ -52,12 +53,16 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     client: str
     """Empty for a file of sealyard's own: a new one needs no backup."""
+    everywhere: bool = False
+    """True if a server in the file counts in every folder."""
     path: Path
     old: bytes | None
     new: bytes | None
     notes: tuple[str, ...] = ()
     backups: tuple[Backup, ...] = ()
     """Of an undo: the backups that it passes, the newest first. The last one is the original."""
+    is_partial: bool = False
+    """True if something could not be put back: the backups stay."""
 
     def __repr__(self) -> str:
         return f"Change(client={self.client!r}, path={self.path!r})"
@@ -70,7 +75,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 values.append(parse(text, self.path))
             except (ValueError, RecursionError):
-                text = f"({len(text):,} characters that are not {self.path.suffix.removeprefix('.').upper()})\n"
+                text = f"({len(text):,} characters that are not {format_name(self.path)})\n"
             texts.append(text)
         old, new = texts
         return diff(old, new, str(self.path), values=values)
@@ -87,7 +92,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
                 Path(os.path.realpath(self.path)).unlink(missing_ok=True)
             else:
                 replace_file(self.path, self.new, mode=_mode(self.backups[-1].path))
-            for backup in self.backups:
+            for backup in () if self.is_partial else self.backups:
                 backup.path.unlink()
             return None
         assert self.new is not None  # only an undo removes a file
@@ -97,94 +102,129 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return change_file(self.path, old=self.old, new=self.new).path
 
 
-def plan_apply(client: str, machine: Machine, entry: dict[str, Any]) -> list[Change]:
-    """The changes of every file of the client that holds servers, after which `entry`, sealyard's, is the only one.
+def plan_apply(client: str, machine: Machine, gateway: Gateway) -> list[Change]:
+    """The changes of every file of the client that holds servers, after which sealyard is the only one.
 
     A client that has none gets sealyard in its user's file. A server that cannot be read stays.
 
     Raises:
         InvalidConfig: A file cannot be read.
+        InvalidRequest: The client cannot reach the gateway.
     """
     places = [place for place in find_places(machine) if place.client == client]
     documents = {place.path: read_document(place.path) if os.path.exists(place.path) else {} for place in places}
     chosen = [place for place in places if find_table(documents[place.path], place.keys)]
-    chosen = chosen or [place for place in places if place.project is None]
-    changes = []
-    for path in dict.fromkeys(place.path for place in chosen):
-        change = _plan_file([place for place in chosen if place.path == path], documents[path], entry)
-        if change.old != change.new:
-            changes.append(change)
-    return changes
+    users = [place for place in places if place.project is None]
+    chosen = chosen or [place for place in users if os.path.exists(place.path)] or users[:1]
+    return [
+        _plan_file([place for place in chosen if place.path == path], documents[path], gateway)
+        for path in dict.fromkeys(place.path for place in chosen)
+    ]
 
 
-def plan_undo(clients: Iterable[str], machine: Machine) -> list[Change]:
-    """The undo of every file of these clients.
+def plan_undo(clients: Iterable[str], machine: Machine) -> tuple[list[Change], list[str]]:
+    """The undo of every file of these clients, and a sentence for each file where it cannot be done.
 
-    A file that sealyard wrote last gets its bytes of before. In one that has changed since, only the servers change:
-    those of before come back, and those that were added since stay.
-
-    Raises:
-        SealyardError: The present text of a file cannot be changed without harm to the rest of it.
+    A file that sealyard wrote last gets its bytes of before. In one that has changed since, sealyard goes and the
+    servers that it replaced come back, entry by entry; one that has got its name since stays.
     """
     places = [place for place in find_places(machine) if place.client in clients]
-    changes = []
+    changes, problems = [], []
     for path in dict.fromkeys(place.path for place in places):
-        backups = _find_steps(path)
-        if not backups:
-            continue
-        now, backup, original = read_bytes(path), backups[0], backups[-1].read_original()
-        is_ours = now is None or now == backup.read_original() or digest(now) == backup.digest
-        own = [place for place in places if place.path == path]
-        new = original if is_ours else _put_back(now or b"", backups[-1], own)
-        notes = tuple(_link_notes(path))
-        changes.append(Change(client=own[0].client, path=path, old=now, new=new, notes=notes, backups=backups))
-    return changes
+        try:
+            if backups := tuple(find_backups(path)):
+                changes.append(_plan_undo([place for place in places if place.path == path], backups))
+        except SealyardError as error:
+            problems.append(str(error))
+    return changes, problems
+
+
+def _plan_undo(places: list[Place], backups: tuple[Backup, ...]) -> Change:
+    path = places[0].path
+    now, originals = read_bytes(path), [backup.read_original() for backup in backups]
+    is_ours = now is None or now == originals[0] or digest(now) == backups[0].digest
+    # Each step led to the next one, or did not get beyond its backup.
+    steps = zip(originals, originals[1:], backups[1:], strict=False)
+    is_ours = is_ours and all(digest(new) == backup.digest or new == old for new, old, backup in steps)
+    new, notes = (originals[-1], []) if is_ours else _put_back((now or b"").decode(), backups, places)
+    return Change(
+        client=places[0].client,
+        path=path,
+        old=now,
+        new=new,
+        notes=(*_link_notes(path), *notes),
+        backups=backups,
+        is_partial=bool(notes),
+    )
 
 
 def _link_notes(path: Path) -> list[str]:
     return [] if path.resolve() == path else [f"{path} is a link: {path.resolve()} is what changes"]
 
 
-def _find_steps(path: Path) -> tuple[Backup, ...]:
-    """The newest backup, and those before it that an undo must not stop at.
-
-    Those are the ones written under the product's former name: they start a program that is gone.
-    """
-    steps: list[Backup] = []
-    for backup in find_backups(path):
-        if steps and not (backup.is_former and backup.digest == digest(steps[-1].read_original())):
-            break
-        steps.append(backup)
-    return tuple(steps)
-
-
-def _put_back(now: bytes, backup: Backup, places: list[Place]) -> bytes:
-    """The present file with the servers of the original one in place of sealyard."""
-    path = places[0].path
-    document, text = read_document(path), now.decode()
+def _put_back(text: str, backups: tuple[Backup, ...], places: list[Place]) -> tuple[bytes | None, list[str]]:
+    """The present text without sealyard and with the servers that it replaced, and a note on each that stays out."""
+    path, notes = places[0].path, []
+    document = read_document(path)
+    texts = [_read_text(backup) for backup in reversed(backups)]
     try:
-        before = parse((backup.read_original() or b"").decode("utf-8-sig"), path)
+        olds = [parse(each, path) for each in texts]
     except (ValueError, RecursionError):
-        raise InvalidConfig(f"The backup {str(backup.path)!r} cannot be read. Change {str(path)!r} by hand.") from None
+        raise InvalidConfig(f"A backup of {str(path)!r} cannot be read. Change the file by hand.") from None
     for place in places:
-        added = _without_own(find_table(document, place.keys))
-        text, _ = put(text, path, place.keys, {**added, **find_table(before, place.keys)})
-    return text.encode()
+        present = {name: raw for name, raw in find_table(document, place.keys).items() if not _is_ours(name, raw)}
+        replaced = {name: raw for old in olds for name, raw in _replaced(old, place).items()}
+        first = find_table(olds[0], place.keys)
+        if PRESENT in first and not _is_former(first[PRESENT]):
+            replaced[PRESENT] = first[PRESENT]  # written by hand before
+        changed = [
+            name for name in present if name in (PRESENT, FORMER) or replaced.get(name, present[name]) != present[name]
+        ]
+        notes += [
+            f"{name!r} in {str(path)!r} was changed since and stays as it is. What it was is in"
+            f" {backups[-1].path.name!r}, which stays"
+            for name in changed
+        ]
+        wanted = replaced | present
+        ordered = {name: wanted[name] for name in (*first, *wanted) if name in wanted}
+        text, _ = put(text, path, place.keys, ordered, like=texts[0])
+    return text.encode(), notes
 
 
-def _plan_file(places: list[Place], document: Any, entry: dict[str, Any]) -> Change:
+def _read_text(backup: Backup) -> str:
+    return (backup.read_original() or b"").decode("utf-8-sig", "replace")
+
+
+def _replaced(old: Any, place: Place) -> dict[str, Any]:
+    """The servers that sealyard has taken out of a file: those that it can read, without itself."""
+    table = find_table(old, place.keys)
+    names = {found.name for found in read_servers(old, place)[0]}
+    return {name: raw for name, raw in _without_own(table).items() if name in names}
+
+
+def _is_ours(name: str, raw: Any) -> bool:
+    """True for an entry that `sealyard init` wrote, not for another server that has got its name since."""
+    if name not in (PRESENT, FORMER) or not isinstance(raw, dict):
+        return False
+    command, arguments = _command(raw)
+    return command is None or starts(command, arguments) or any(PRESENT in each for each in arguments)
+
+
+def _plan_file(places: list[Place], document: Any, gateway: Gateway) -> Change:
     client, path = places[0].client, places[0].path
     old = read_bytes(path)
-    text, notes = (old or b"").decode(), _link_notes(path)
+    text, notes = (places[0].new.encode() if old is None else old).decode(), _link_notes(path)
     for place in places:
         readable = {found.name for found in read_servers(document, place)[0]}
         others = _without_own(find_table(document, place.keys))
         kept = {name: raw for name, raw in others.items() if name not in readable}
-        if kept:
-            notes.append(f"{', '.join(map(repr, kept))} stays: sealyard cannot read it")
+        if unread := [name for name, raw in kept.items() if not is_no_server(raw, client)]:
+            notes.append(f"{', '.join(map(repr, unread))} stays: sealyard cannot read it")
+        entry = gateway.entry(client, everywhere=place.project is None)
         text, lost = put(text, path, place.keys, {PRESENT: entry, **kept})
         notes += lost
-    return Change(client=client, path=path, old=old, new=text.encode(), notes=tuple(notes))
+    everywhere = any(place.project is None for place in places)
+    return Change(client=client, path=path, old=old, new=text.encode(), notes=tuple(notes), everywhere=everywhere)
 
 
 def _without_own(servers: dict[str, Any]) -> dict[str, Any]:
@@ -353,7 +393,9 @@ class _Taking:
 
     def _rename(self, raw: dict[str, Any], place: Place) -> dict[str, Any]:
         """The entry with another command and, where they name the program or its configuration, other arguments."""
-        command, arguments = raw["command"], list(_arguments(raw))
+        command, arguments = raw["command"], list(_command(raw)[1])
+        if is_list := isinstance(command, list):
+            command = command[0]
         if starts(command, (), names=(FORMER,)):
             first = self._rename_program(command)
         elif ("-m", FORMER) in itertools.pairwise(arguments):
@@ -362,9 +404,9 @@ class _Taking:
         else:  # a launcher that finds it by the name of its package
             first = [command]
             arguments = [re.sub(rf"^{FORMER}(?=$|[\[@=<>~!])", PRESENT, each) for each in arguments]
-        command, arguments = first[0], [*first[1:], *arguments]
         folder = place.project or self._machine.directory
-        return {**raw, "command": command, "args": [self._follow(each, folder) for each in arguments]}
+        arguments = [*first[1:], *(self._follow(each, folder) for each in arguments)]
+        return raw | ({"command": [first[0], *arguments]} if is_list else {"command": first[0], "args": arguments})
 
     def _rename_program(self, command: str) -> list[str]:
         """A name stays a name, which may be shared by a team; a path stays in its folder if this program is there."""
@@ -405,11 +447,16 @@ def _with_projects(places: list[Place], document: Any) -> list[Place]:
 
 
 def _is_former(raw: Any) -> bool:
-    if not isinstance(raw, dict) or not isinstance(raw.get("command"), str):
+    if not isinstance(raw, dict):
         return False
-    return starts(raw["command"], _arguments(raw), names=(FORMER,))
+    command, arguments = _command(raw)
+    return "command" in raw and starts(command, arguments, names=(FORMER,))
 
 
-def _arguments(raw: dict[str, Any]) -> tuple[str, ...]:
-    arguments = raw.get("args")
-    return tuple(each for each in arguments if isinstance(each, str)) if isinstance(arguments, list) else ()
+def _command(raw: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]:
+    """The program that an entry starts, and its arguments; some clients have both in one list."""
+    command, arguments = raw.get("command", raw.get("cmd")), raw.get("args")
+    if isinstance(command, list) and command:
+        command, arguments = command[0], command[1:]
+    texts = tuple(each for each in arguments if isinstance(each, str)) if isinstance(arguments, list) else ()
+    return (command if isinstance(command, str) else None), texts

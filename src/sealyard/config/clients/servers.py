@@ -7,18 +7,19 @@ read is reported in a sentence, and the others are used.
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from sealyard.config.clients.documents import read_document
-from sealyard.config.clients.known import CLIENTS, Files
+from sealyard.config.clients.documents import LISTED, find_table, read_document
+from sealyard.config.clients.known import CLIENTS, FOLDERS, Files, Switches
 from sealyard.config.references import describe_upstream, map_texts, name_of_input
 from sealyard.config.settings import Config, Machine, StoreConfig, UpstreamEntry, read_entry, read_settings
 from sealyard.errors import InvalidConfig
 from sealyard.former import PRESENT, starts
+from sealyard.values.tools import glob
 
 _TRANSPORTS = {
     "stdio": "stdio",
@@ -30,10 +31,13 @@ _TRANSPORTS = {
     "streamable_http": "http",
     "sse": "sse",
 }
+_PARTS_OF_GOOSE = ("builtin", "platform", "frontend", "inline_python")
+"""Kinds of its extensions that are no servers."""
 _UNUSED = frozenset(
     (
-        "alwaysAllow alwaysLoad autoApprove default_tools_approval_mode deferTools description dev displayName gallery"
-        " icon id metadata name required trust version"
+        "alwaysAllow alwaysLoad alwaysLoadTools autoApprove bundled connectionTimeout default_tools_approval_mode"
+        " deferTools description dev disableToolCache discoveryTimeoutMs displayName faviconUrl filterMapping gallery"
+        " icon id metadata name remote required serverName source trust version"
     ).split()
 )
 """Keys of entries that mean nothing to a gateway."""
@@ -48,6 +52,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """The path to the object: `projects`, the folder, `mcpServers`."""
     project: Path | None = None
     """The folder that its servers belong to; `None` if they are the user's."""
+    new: str = ""
+    """The text that a new file begins with."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,30 +77,37 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_places(machine: Machine) -> list[Place]:
     """Every place where a client may keep servers, existing or not."""
-    codex, claude = machine.environ.get("CODEX_HOME"), machine.environ.get("CLAUDE_CONFIG_DIR")
-    folders = {
-        "project": machine.directory,
-        "home": machine.home,
-        "programs": machine.applications_folder,
-        "settings": Path(machine.environ.get("XDG_CONFIG_HOME") or machine.home / ".config"),
-        "codex": Path(codex) if codex else machine.home / ".codex",
-        "claude": Path(claude) if claude else machine.home,
-    }
     places = [
-        _place(name, files, folders[files.folder], machine.directory)
+        _place(name, files, machine)
         for name, client in CLIENTS.items()
         for files in client.files
+        if not files.systems or machine.platform in files.systems
     ]
     users = {place.path for place in places if place.project is None}
     # Started in the home folder, a client's two files are one: the user's.
     return [p for p in places if p.project is None or p.path not in users or p.keys[0] == "projects"]
 
 
-def _place(client: str, files: Files, folder: Path, project: Path) -> Place:
-    path = next((folder / name for name in files.names if os.path.exists(folder / name)), folder / files.names[-1])
+def _place(client: str, files: Files, machine: Machine) -> Place:
+    project, named = machine.directory, machine.environ.get(files.variable)
+    if named:
+        path = project / named
+    else:
+        folder = _folder(files.folder, machine)
+        path = next((folder / name for name in files.names if os.path.exists(folder / name)), folder / files.names[-1])
     is_own = files.folder == "project" or "PROJECT" in files.keys
     keys = tuple(str(project) if key == "PROJECT" else key for key in files.keys)
-    return Place(client=client, path=path, keys=keys, project=project if is_own else None)
+    return Place(client=client, path=path, keys=keys, project=project if is_own else None, new=files.new)
+
+
+def _folder(name: str, machine: Machine) -> Path:
+    match name:
+        case "project":
+            return machine.directory
+        case "programs":
+            return machine.applications_folder
+    variable, default = FOLDERS[name]
+    return machine.directory / (machine.environ.get(variable) or machine.home / default)
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,23 +126,62 @@ def find_servers(machine: Machine) -> Survey:
     servers: list[Found] = []
     problems: list[str] = []
     documents: dict[Path, Any] = {}
-    for place in find_places(machine):
-        if place.path not in documents:
-            documents[place.path] = {}
+
+    def read(path: Path) -> Any:
+        if path not in documents:
+            documents[path] = {}
             try:
-                documents[place.path] = read_document(place.path) if os.path.exists(place.path) else {}
+                documents[path] = read_document(path) if os.path.exists(path) else {}
             except InvalidConfig as error:
                 problems.append(str(error))
-        found, wrong = read_servers(documents[place.path], place)
-        servers += [each for each in found if not _is_own(each)]
+        return documents[path]
+
+    places = find_places(machine)
+    for place in places:
+        found, wrong = read_servers(read(place.path), place)
+        switches = [(each, _place(place.client, each.files, machine)) for each in CLIENTS[place.client].switches]
+        lists = [(each, where, _switched(read(where.path), where)) for each, where in switches]
+        servers += [_switch(each, lists) for each in found if not _is_own(each)]
         problems += wrong
-    return Survey(servers=servers, problems=problems, files=list(documents))
+    return Survey(servers=servers, problems=problems, files=list(dict.fromkeys(place.path for place in places)))
+
+
+def _switched(document: Any, place: Place) -> list[str] | None:
+    """The names in a list of switches; `None` if there is no list."""
+    for key in place.keys:
+        document = document.get(key) if isinstance(document, Mapping) else None
+    if isinstance(document, list):
+        return [each for each in document if isinstance(each, str)]
+    if not place.keys and isinstance(document, Mapping):
+        return [key for key, each in document.items() if isinstance(each, Mapping) and each.get("enabled") is False]
+    return None
+
+
+def _switch(found: Found, lists: Iterable[tuple[Switches, Place, list[str] | None]]) -> Found:
+    """The server, disabled if its client has switched it off."""
+    for switches, place, names in lists:
+        if names is not None and _is_named(found, names) != switches.are_on:
+            where = ".".join(place.keys) or place.path.name
+            note = f"is disabled, as {CLIENTS[place.client].title} has it off by {where}"
+            entry = msgspec.structs.replace(found.entry, disabled=True)
+            return msgspec.structs.replace(found, entry=entry, notes=(*found.notes, note))
+    return found
+
+
+def _is_named(found: Found, names: list[str]) -> bool:
+    match found.place.client:
+        case "gemini":
+            return found.name.lower().strip() in (each.lower().strip() for each in names)
+        case "qwen":
+            return any(glob(each)(found.name) for each in names)
+    return found.name in names
 
 
 def _is_own(found: Found) -> bool:
-    """True for an entry that starts sealyard, or that `sealyard init` wrote for one at an address."""
-    by_address = found.entry.url is not None and found.name == PRESENT
-    return by_address or starts(found.entry.command, found.entry.args)
+    """True for an entry that starts sealyard, or that `sealyard init` wrote for one elsewhere."""
+    entry = found.entry
+    is_elsewhere = entry.url is not None or any(PRESENT in each for each in entry.args)
+    return (found.name == PRESENT and is_elsewhere) or starts(entry.command, entry.args)
 
 
 def read_file(file: Path, machine: Machine) -> tuple[Config, dict[str, UpstreamEntry]]:
@@ -146,7 +198,7 @@ def read_file(file: Path, machine: Machine) -> tuple[Config, dict[str, UpstreamE
     places = [place for place in find_places(machine) if place.path == file and place.keys[0] in document]
     if not places:
         keys = ("mcp_servers",) if file.suffix == ".toml" else ("mcpServers", "servers")
-        client = "gemini" if file.parent.name == ".gemini" else ""
+        client = {".gemini": "gemini", ".qwen": "qwen"}.get(file.parent.name, "")
         places = [Place(client=client, path=file, keys=(key,)) for key in keys if key in document]
     if not places and file.suffix == ".toml":
         return read_settings(document, file, machine.store_path)
@@ -167,11 +219,18 @@ def read_servers(document: Any, place: Place) -> tuple[list[Found], list[str]]:
     """The servers at a place of a parsed file, and the problems with entries."""
     servers = document
     for key in place.keys:
-        servers = servers.get(key, {}) if isinstance(servers, Mapping) else None
+        if key == LISTED:
+            servers = find_table(servers, (LISTED,)) if isinstance(servers, list) or servers == {} else None
+        else:
+            servers = servers.get(key, {}) if isinstance(servers, Mapping) else None
     if not isinstance(servers, Mapping):
-        return [], [f"In {str(place.path)!r}, {'.'.join(place.keys)} is not an object. Its servers are not used."]
+        kind = "a list" if LISTED in place.keys else "an object"
+        where = ".".join(key for key in place.keys if key != LISTED)
+        return [], [f"In {str(place.path)!r}, {where} is not {kind}. Its servers are not used."]
     found, problems = [], []
     for name, raw in servers.items():
+        if is_no_server(raw, place.client):
+            continue
         try:
             entry, notes = _read_server(name, raw, place)
         except InvalidConfig as error:
@@ -181,48 +240,66 @@ def read_servers(document: Any, place: Place) -> tuple[list[Found], list[str]]:
     return found, problems
 
 
+def is_no_server(raw: Any, client: str) -> bool:
+    """True for a part of the client that its file lists beside the servers."""
+    return client == "goose" and isinstance(raw, Mapping) and raw.get("type") in _PARTS_OF_GOOSE
+
+
 def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list[str]]:
     where = f"In {str(place.path)!r}, the server {name!r}"
     if not isinstance(raw, Mapping):
         raise InvalidConfig(f"{where} is not an object.")
     if place.client == "opencode" and "{file:" in repr(raw):
         raise InvalidConfig(f"{where} refers to a file with {{file:…}}, which sealyard does not read.")
+    if isinstance(nested := raw.get("transport"), Mapping):  # as Cline writes it by itself
+        raw = {key: each for key, each in raw.items() if key != "transport"} | dict(nested)
     source = _Keys(raw, where)
-    passed_on, notes = _passed_on(source.take("env_vars"))
+    passed_on, notes = _passed_on(source.take("env_vars", "env_keys"))
     is_disabled, is_enabled = source.take("disabled"), source.take("enabled")
     start_seconds, start_milliseconds = (
         source.take("startup_timeout_sec"),
         source.take_milliseconds("startup_timeout_ms"),
     )
-    command, args = source.take("command"), source.take("args")
+    command, args = source.take("command", "cmd"), source.take("args")
     if isinstance(command, list) and command and args is None:  # opencode has one list
         command, *args = command
+    request = source.take("requestOptions")
+    headers = source.take_texts("headers", "http_headers")
+    if isinstance(request, Mapping):
+        headers |= _Keys(request, where).take_texts("headers")
     table: dict[str, Any] = {
         "command": command,
         "args": args,
         "cwd": source.take("cwd"),
         "env_file": source.take("envFile", "env_file"),
-        "env": passed_on | source.take_texts("env", "environment"),
-        "headers": source.take_texts("headers", "http_headers")
+        "env": passed_on | source.take_texts("env", "environment", "envs"),
+        "headers": headers
         | {key: f"${{{variable}}}" for key, variable in source.take_texts("env_http_headers").items()},
-        "tools": source.take("enabled_tools", "includeTools"),
         "without_tools": source.take("disabled_tools", "excludeTools", "disabledTools"),
         "start_seconds": start_milliseconds if start_seconds is None else start_seconds,
         "call_seconds": source.take("tool_timeout_sec"),
         "disabled": bool(is_disabled) or is_enabled is False,
         "oauth": _read_oauth(source.take("oauth", "auth")),
+        "bearer_token": source.take("apiKey"),
     }
+    allowed = _read_allowed(source, place.client)
+    if allowed == []:
+        table["disabled"] = True
+        notes.append("lets no tool through, and is disabled")
+    table["tools"] = allowed
     if variable := source.take("bearer_token_env_var"):
         table["bearer_token"] = f"${{{variable}}}"
-    if place.client == "gemini":
+    if place.client in _MILLISECONDS:
         table["call_seconds"] = source.take_milliseconds("timeout")
+    elif place.client in _SECONDS:
+        table["call_seconds"] = source.take("timeout")
     http_url, url = source.take("httpUrl"), source.take("serverUrl", "url", "uri")
-    kind = source.take("type", "transport")
+    kind = source.take("type", "transport", "transportType")
     if table["command"] is None:
         table["url"] = http_url or url
-        # Gemini's `url` speaks SSE and its `httpUrl` the newer way; other clients have one key and try both.
+        # In these clients `url` alone speaks SSE; others have one key and try both ways.
         by_address = isinstance(url, str) and re.search(r"/sse/?($|\?)", url)
-        if kind is None and http_url is None and (place.client == "gemini" or by_address):
+        if kind is None and http_url is None and (place.client in _SSE_BY_DEFAULT or by_address):
             kind = "sse"
     table["transport"] = _read_transport(kind, where) if kind is not None else None
     if table["transport"] == ("http" if table["command"] is None else "stdio"):
@@ -231,6 +308,26 @@ def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list
     table = {key: value for key, value in table.items() if value not in (None, {}, [], False)}
     table = map_texts(table, lambda text, _: _translate(text, place.client))
     return read_entry(name, table, place.path, at=place.keys), notes
+
+
+_MILLISECONDS = ("gemini", "qwen", "copilot")
+_SECONDS = ("cline", "goose")
+"""The units of `timeout`. Other clients do not have it, or not for calls."""
+_SSE_BY_DEFAULT = ("gemini", "qwen", "cline")
+
+
+def _read_allowed(source: "_Keys", client: str) -> Any:
+    """The tools that the client lets through; `None` for all."""
+    allowed = source.take("enabled_tools", "includeTools", "available_tools")
+    if allowed is None and source.has_list("tools"):  # Codex has a table of this name, for approvals
+        allowed = source.take("tools")
+    if not isinstance(allowed, list):
+        return allowed
+    if "*" in allowed or (client == "goose" and not allowed):  # it takes an empty list for no list
+        return None
+    if client in ("gemini", "qwen"):  # which may name arguments too, `tool(these)`
+        return [each.partition("(")[0] if isinstance(each, str) else each for each in allowed]
+    return allowed
 
 
 def _read_transport(kind: Any, where: str) -> str:
@@ -264,6 +361,9 @@ class _Keys:
             if value is not None
         }
 
+    def has_list(self, name: str) -> bool:
+        return isinstance(self._left.get(name), list)
+
     def take_milliseconds(self, name: str) -> float | None:
         """A number as seconds. Another value stays among the keys that are left out."""
         value = self._left.get(name)
@@ -276,14 +376,14 @@ class _Keys:
 
 
 def _passed_on(listed: Any) -> tuple[dict[str, str], list[str]]:
-    """Variables that Codex passes on from its own environment, as names or as tables, and notes on other entries."""
+    """Variables that Codex and Goose pass on if they have them, as names or as tables, and notes on other entries."""
     variables, notes = {}, []
     for each in listed if isinstance(listed, list) else () if listed is None else (listed,):
         name = each.get("name") if isinstance(each, Mapping) else each
         if not isinstance(name, str):
             notes.append("an entry of 'env_vars' names no variable and is left out")
             continue
-        variables[name] = f"${{{name}}}"
+        variables[name] = f"${{{name}:-}}"  # without the variable, the server is started without it
         if isinstance(each, Mapping) and each.get("source", "local") != "local":
             notes.append(f"set {name} in the environment: Codex takes it from {each['source']!r}")
     return variables, notes
@@ -304,10 +404,12 @@ def _read_oauth(raw: Any) -> Any:
 
 def _translate(text: str, client: str) -> str:
     """The references of a client as sealyard writes them."""
-    if client == "gemini":
+    if client in ("gemini", "qwen", "goose"):
         text = re.sub(r"\$([A-Za-z_][A-Za-z0-9_]*)", r"${\1}", text)
     if client == "opencode":
         text = re.sub(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}", r"${\1}", text)
+    if client == "continue":
+        text = re.sub(r"\$\{\{\s{0,9}(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s{0,9}\}\}", r"${\1}", text)
     return re.sub(r"\$\{input:([^}:]+)\}", lambda match: f"${{{name_of_input(match[1])}}}", text)
 
 

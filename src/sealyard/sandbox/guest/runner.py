@@ -43,6 +43,7 @@ WARM_JOB: dict[str, Any] = {
     "code": _WARM_CODE,
     "value_at": (_WARM_CODE.index('{"total'), len(_WARM_CODE) - 1),
     "context": {},
+    "tools": {},
     "call_bytes": 1 << 20,
     "result_bytes": 1 << 20,
     "inline_bytes": 1 << 20,
@@ -164,6 +165,8 @@ def prepare(channel: wire.Channel) -> None:
     names["__builtins__"] = _builtins
     names["call_tool"] = _tool_caller(channel)
     skills.connect(names["call_tool"], _builtins)
+    names["call_mcp_tool"] = _mcp_caller(names["call_tool"])
+    names["search_tools"] = tools.search_tools
     names["ToolError"] = wire.ToolError
     names.update(transform.names())
 
@@ -175,6 +178,8 @@ def _furnish(job: dict[str, Any]) -> dict[str, Any]:
     call_tool = names["call_tool"]
     tools.connect(job["stubs"], (call_tool, call_tool.__sealyard_async__))
     skills.provide(names, job["context"])
+    for function, server in job["tools"].items():
+        names.setdefault(function, tools.find(server, function))
     return names
 
 
@@ -188,6 +193,23 @@ def _tool_caller(channel: wire.Channel) -> Any:
 
     call_tool.__sealyard_async__ = call_tool_async  # type: ignore[attr-defined]
     return call_tool
+
+
+def _mcp_caller(call_tool: Any) -> Any:
+    def meant(server: str, tool: Any, arguments: Any) -> tuple[str, Any]:
+        if isinstance(tool, str):
+            return f"{server}.{tool}", arguments
+        return server, arguments if tool is None else tool
+
+    def call_mcp_tool(server: str, tool: Any = None, arguments: Any = None, *_: Any) -> Any:
+        """`call_tool` for code that says (server, tool, arguments), or (full name, arguments, type of the answer)."""
+        return call_tool(*meant(server, tool, arguments))
+
+    async def call_mcp_tool_async(server: str, tool: Any = None, arguments: Any = None, *_: Any) -> Any:
+        return await call_tool.__sealyard_async__(*meant(server, tool, arguments))
+
+    call_mcp_tool.__sealyard_async__ = call_mcp_tool_async  # type: ignore[attr-defined]
+    return call_mcp_tool
 
 
 def _arguments(name: str, arguments: dict[str, Any] | None, max_bytes: int) -> str:

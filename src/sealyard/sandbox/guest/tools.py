@@ -86,6 +86,11 @@ def search_tools(
     return _call[0]("search_tools", arguments)
 
 
+def find(server: str, function: str) -> Any:
+    """The function of a tool."""
+    return getattr(importlib.import_module(f"{ROOT}.{server}"), function)
+
+
 def homes(name: str) -> list[str]:
     """The servers that have a tool whose function has this name."""
     if _folder is None or not name.isidentifier():

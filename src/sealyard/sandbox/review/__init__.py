@@ -9,13 +9,14 @@ process reviews long code.
 """
 
 import ast
+import builtins
 import contextlib
 import functools
 import posixpath
 import re
 import sys
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -82,6 +83,14 @@ class ToolReference(msgspec.Struct, frozen=True, kw_only=True):
     source_line: str | None
 
 
+class Unbound(ToolReference, frozen=True, kw_only=True):
+    """A function that the code calls and that nothing in it binds. It may be a tool that was not imported."""
+
+    name: str
+    calls: int | None = 0
+    """Calls at run time, at most; `None` as in an `Estimate`."""
+
+
 class Review(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict over a piece of code: its gravest finding, or `allow`."""
 
@@ -91,6 +100,32 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     estimate: Estimate = Estimate()
     references: tuple[ToolReference, ...] = ()
     """The tools and servers that the code names, in the order of the text; at most 200."""
+    unbound: tuple[Unbound, ...] = ()
+    """Functions that it calls and nothing binds, at most 200: none that is built in, or usually imported from Python's
+    own library, so that no tool can stand in for those."""
+
+    def with_tools(self, servers: Mapping[str, str]) -> "Review":
+        """The verdict over the code if it imported these functions, each from its server."""
+        named = [each for each in self.unbound if each.name in servers]
+        references = [
+            ToolReference(
+                server=servers[each.name],
+                name=each.name,
+                line=each.line,
+                column=each.column,
+                source_line=each.source_line,
+            )
+            for each in named
+        ]
+        calls = [self.estimate.tool_calls, *(each.calls for each in named)]
+        known = [each for each in calls if each is not None]
+        return msgspec.structs.replace(
+            self,
+            references=(*self.references, *references)[:MAX_REFERENCES],
+            estimate=msgspec.structs.replace(
+                self.estimate, tool_calls=sum(known) if len(known) == len(calls) else None
+            ),
+        )
 
     def with_findings(self, more: Sequence[Finding]) -> "Review":
         """The verdict with further findings."""
@@ -213,7 +248,36 @@ _REACHABLE = (_WORKING_DIRECTORY, "/tmp", "/servers", *_SYSTEM_FILES)  # noqa: S
 _DEVICES = ("/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero")
 _PATH_METHODS = frozenset(("open", "read_bytes", "read_text", "write_bytes", "write_text"))
 _IMPORTERS = frozenset(("builtins.__import__", "importlib.import_module", "importlib.__import__"))
-_TOOL_CALLERS = frozenset(("builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool"))
+_TOOL_CALLERS = frozenset(
+    ("builtins.call_mcp_tool", "builtins.call_tool", "servers.call_tool", "tool_discovery.call_tool")
+)
+_GUEST_NAMES = ("ToolError", "call_mcp_tool", "call_tool", "context", "result", "search_tools")
+"""Names that every run has or asks for."""
+_FAMILIAR = frozenset(
+    (
+        *dir(builtins),
+        *_GUEST_NAMES,
+        *sys.stdlib_module_names,
+        *("np", "pd", "pl", "dt", "plt", "duckdb", "numpy", "pandas", "polars", "scipy"),
+        *("true", "false", "null", "none", "undefined", "nil", "NULL", "console", "require", "display"),
+        *("date", "time", "timedelta", "timezone", "tzinfo", "datetime", "sleep", "perf_counter", "monotonic"),
+        *("ChainMap", "Counter", "OrderedDict", "defaultdict", "deque", "namedtuple"),
+        *("accumulate", "chain", "combinations", "count", "cycle", "groupby", "islice", "pairwise", "permutations"),
+        *("product", "repeat", "starmap", "takewhile", "tee", "zip_longest"),
+        *("cache", "cmp_to_key", "lru_cache", "partial", "reduce", "wraps"),
+        *("fmean", "mean", "median", "mode", "pstdev", "pvariance", "quantiles", "stdev", "variance"),
+        *("ceil", "comb", "cos", "dist", "exp", "floor", "fsum", "gcd", "hypot", "isclose", "isinf", "isnan", "lcm"),
+        *("log", "log10", "log2", "prod", "sin", "sqrt", "tan", "trunc"),
+        *("attrgetter", "itemgetter", "methodcaller"),
+        *("Any", "NamedTuple", "Optional", "TypedDict", "cast", "Decimal", "Fraction", "Enum", "Path", "PurePath"),
+        *("BytesIO", "StringIO", "Template", "Thread", "ThreadPoolExecutor", "UUID", "uuid4", "as_completed"),
+        *("asdict", "dataclass", "field", "contextmanager", "suppress", "copy", "deepcopy", "pformat", "pprint"),
+        *("dump", "dumps", "load", "loads", "choice", "choices", "randint", "random", "sample", "shuffle", "uniform"),
+        *("getenv", "getcwd", "listdir", "makedirs", "gather", "create_task", "wait_for", "findall", "fullmatch"),
+        *("b64decode", "b64encode", "md5", "sha1", "sha256", "quote", "unquote", "urlencode", "urlparse", "dedent"),
+    )
+)
+"""Names that code calls when its author forgot an import: an upstream could name a tool so and be handed the data."""
 _SLEEPS = frozenset(("time.sleep", "asyncio.sleep"))
 _ALL_WALKS = _WALKS | _PARENTS
 _CHECKED_BUILTINS = {name.removeprefix("builtins.") for name in _REFERENCES if name.startswith("builtins.")}
@@ -352,6 +416,7 @@ class _Notes:
         self._level = _LEVELS[policy.level]
         self._found: dict[tuple[int, int, str, str], tuple[Severity, str | None]] = {}
         self._references: dict[tuple[str | None, str | None], tuple[int, int]] = {}
+        self._unbound: dict[str, tuple[int, int, int | None]] = {}
 
     def add(self, rule: str, node: ast.expr | ast.stmt | ast.alias, message: str, hint: str | None) -> None:
         """Note something about `node`, unless the level is silent about it."""
@@ -364,10 +429,16 @@ class _Notes:
         place = (node.lineno, node.col_offset)
         self._references[server, name] = min(place, self._references.get((server, name), place))
 
+    def miss(self, node: ast.Name, calls: int | None) -> None:
+        """Note that the code calls a name that nothing binds."""
+        line, offset, before = self._unbound.get(node.id, (node.lineno, node.col_offset, 0))
+        line, offset = min((line, offset), (node.lineno, node.col_offset))
+        self._unbound[node.id] = line, offset, None if calls is None or before is None else before + calls
+
     def review(self, estimate: Estimate) -> Review:
         ranked = sorted(self._found.items(), key=lambda item: (item[1][0], item[0]))  # "refuse" sorts before "warn"
         named = sorted(self._references.items(), key=lambda item: (item[1], item[0][1] or ""))[:MAX_REFERENCES]
-        lines = _split_lines(self._code) if ranked or named else []
+        lines = _split_lines(self._code) if ranked or named or self._unbound else []
         findings = tuple(
             Finding(
                 severity=severity,
@@ -390,8 +461,18 @@ class _Notes:
             )
             for (server, name), (line, offset) in named
         )
+        unbound = tuple(
+            Unbound(
+                name=name,
+                line=line,
+                column=_column(lines, line, offset),
+                source_line=_source_line(lines, line),
+                calls=calls,
+            )
+            for name, (line, offset, calls) in list(self._unbound.items())[:MAX_REFERENCES]
+        )
         verdict = ranked[0][1][0] if ranked else "allow"
-        return Review(verdict=verdict, findings=findings, estimate=estimate, references=references)
+        return Review(verdict=verdict, findings=findings, estimate=estimate, references=references, unbound=unbound)
 
 
 @functools.lru_cache(maxsize=32)  # a gateway has three levels, and a few limits that runs ask for
@@ -418,6 +499,8 @@ class _Rules:
         self._policy = policy
         self._packages = frozenset(packages or policy.packages)
         self._refused = frozenset(policy.refused_modules)
+        # Bound anywhere is bound: code that defines a name of its own never means a tool by it.
+        self._unbound = names.unbound.keys() - names.bound - _FAMILIAR
         self._covered: set[int] = set()
         """Nodes that the finding about a larger node covers."""
         self._calls = 0
@@ -504,11 +587,14 @@ class _Rules:
         name = self._resolve(node.func, place)
         if name is None:
             return
+        if isinstance(node.func, ast.Name) and node.func.id in self._unbound and not node.func.id.startswith("_"):
+            self._notes.miss(node.func, None if place.depth or place.is_called else 1)
+            return
         text, number = _text_of(node.args), self._arithmetic.number(node.args[0]) if node.args else None
         if _is_tool(name):
             self._count_tool_call(place)
             if name in _TOOL_CALLERS:
-                self._refer_tool(text or _text_of([word.value for word in node.keywords if word.arg == "name"]), node)
+                self._refer_tool(self._names.called_tool(node, place.scope), node)
         elif name in _CALLS:
             self._check_rule(_CALLS[name], name, node)
         elif name in ("builtins.open", "io.open") and text is not None:

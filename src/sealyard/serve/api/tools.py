@@ -138,6 +138,26 @@ class Upstreams(msgspec.Struct, frozen=True, kw_only=True):
     upstreams: list[UpstreamView]
 
 
+class ProfileView(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the gateway under a URL of its own."""
+
+    name: str
+    path: str
+    """Of its URL."""
+    upstreams: list[str]
+    """Those that the principal may use there."""
+    mode: str | None
+    """`null`: as without the profile."""
+    level: str
+    """The isolation level of the principal's runs there."""
+
+
+class Profiles(msgspec.Struct, frozen=True, kw_only=True):
+    """The profiles of the config."""
+
+    profiles: list[ProfileView]
+
+
 @endpoint("GET", "mcp/tools/search")
 async def search_tools(call: Call[SearchQuery, None]) -> Reply[FoundTools]:
     """Find tools by words. Answers as the MCP tool search_tools does, and `full` hits have their `input_schema`."""
@@ -210,6 +230,20 @@ async def list_upstreams(call: Call[None, None]) -> Upstreams:
             )
         )
     return Upstreams(upstreams=found)
+
+
+@endpoint("GET", "profiles")
+async def list_profiles(call: Call[None, None]) -> Profiles:
+    """The profiles of the config. Each is served at a URL of its own and narrows what the principal may use."""
+    tools, runner = call.yard.tools, call.yard.runner
+    seen = tools.views.servers(tools.upstreams, tools.catalog.snapshot, call.principal)
+    found = []
+    for name, profile in runner.profiles.items():
+        views = tools.views.narrowed(profile)
+        upstreams = [each for each in seen if views.may_use(each, call.principal)]
+        level = str(runner.narrowed(profile).policy_of(call.principal).level)
+        found.append(ProfileView(name=name, path=f"/mcp/p/{name}", upstreams=upstreams, mode=profile.mode, level=level))
+    return Profiles(profiles=found)
 
 
 @endpoint("GET", "policy", needs="observe")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
-    from sealyard.serve.relay.bulk import written
+    from sealyard.serve.relay.bulk import BulkServer, written
     from sealyard.serve.relay.server import build_relay
 
-__all__ = ("build_relay", "written")
+__all__ = ("BulkServer", "build_relay", "written")
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
-    __getattr__ = lazy_door(__name__, bulk="written", server="build_relay")
+    __getattr__ = lazy_door(__name__, bulk="BulkServer written", server="build_relay")

@@ -46,9 +46,9 @@ _PARAMS_SIGNS = 20_000
 class Screen:
     """Stands between one principal's clients and the upstreams. `refresh` it before each request of a client."""
 
-    def __init__(self, guards: Guards, routes: Routes, principal: str) -> None:
+    def __init__(self, guards: Guards, routes: Routes, principal: str, *, place: str = "") -> None:
         self.principal = principal
-        self.session = f"{principal}:proxy"
+        self.session = f"{principal}:{place}proxy"
         self._guard: Guard | None = None
         self._guards = guards
         self._routes = routes

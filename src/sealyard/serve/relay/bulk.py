@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from mcp.server.lowlevel import Server
 from mcp_types import INTERNAL_ERROR
+from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sealyard.broker.upstreams.mcp import Kept
@@ -101,15 +103,27 @@ def _pieces(value: msgspec.Raw, *, start: int = 0) -> list[Part]:
     return [view[at : at + _PIECE_BYTES] for at in range(start, len(view), _PIECE_BYTES)]
 
 
-class LargeAnswers:
-    """Middleware of an MCP application over HTTP that writes large fields into its responses."""
+class BulkServer(Server[Any]):
+    """An MCP server that writes large answers without the SDK; over pipes `stdio.serve_stdio` does that."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def streamable_http_app(self, *, streamable_http_path: str = "/mcp", **options: Any) -> Starlette:
+        """The SDK's application."""
+        app = super().streamable_http_app(streamable_http_path=streamable_http_path, **options)
+        app.add_middleware(LargeAnswers, path=streamable_http_path)
+        return app
+
+
+class LargeAnswers:
+    """Middleware of an MCP application over HTTP that writes large fields into its responses at one path."""
+
+    def __init__(self, app: ASGIApp, *, path: str) -> None:
         self._app = app
+        self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        await self._app(scope, receive, _Writing(send).send if scope["type"] == "http" else send)
+        is_ours = scope["type"] == "http" and scope["path"] == self._path
+        await self._app(scope, receive, _Writing(send).send if is_ours else send)
 
 
 class _Writing:

@@ -27,7 +27,6 @@ from mcp.shared.inbound import mcp_param_headers, validate_mcp_param_headers, x_
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp_types import methods as wire
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from starlette.applications import Starlette
 
 from sealyard import __version__
 from sealyard.broker import Attempts, OpenCall, Passage
@@ -37,7 +36,7 @@ from sealyard.offload import short_work
 from sealyard.serve.cursors import to_cursor
 from sealyard.serve.dialogue import Asking, principal_of
 from sealyard.serve.relay.border import Screen
-from sealyard.serve.relay.bulk import Json, LargeAnswers, size_of, small
+from sealyard.serve.relay.bulk import BulkServer, Json, size_of, small
 from sealyard.serve.relay.clients import Carrier, Context, connection_of, is_modern, reply_to
 from sealyard.serve.relay.concealment import loosened
 from sealyard.serve.relay.forms import finished, sieved
@@ -66,18 +65,19 @@ def build_relay(
     name: str = "sealyard",
     version: str = __version__,
     principal: Callable[[Context], str] = principal_of,
+    place: str = "",
 ) -> Server[Any]:
     """A server that relays `upstreams`; its lifespan opens and closes the connections to them.
 
     Everything crosses `border`. `connect` makes a transport of the SDK's kind. `principal` returns a request's
-    principal: no two principals share a connection or a token.
+    principal: no two principals share a connection or a token. `place` is that of a profile's sessions.
     """
 
     @asynccontextmanager
     async def lifespan(_: Server[Any]) -> AsyncIterator[_Relay]:
         async with anyio.create_task_group() as tasks:
             routes = Routes(upstreams)
-            links = Links(connect, tasks, cache(partial(Screen, border.guards, routes)))
+            links = Links(connect, tasks, cache(partial(Screen, border.guards, routes, place=place)))
             carrier = Carrier(upstreams, links, principal)
             try:
                 yield _Relay(upstreams, links, carrier, routes, border, server)
@@ -87,21 +87,11 @@ def build_relay(
                 tasks.cancel_scope.cancel()
 
     # The schemas that headers are checked against are the upstreams': the relay asks for them itself, and once.
-    server: Server[Any] = _Server(name, version=version, lifespan=lifespan, get_tool_input_schema=lambda _: None)
+    server = BulkServer(name, version=version, lifespan=lifespan, get_tool_input_schema=lambda _: None)
     for method, (params_type, relayed) in _METHODS.items():
         server.add_request_handler(method, params_type, _handler(relayed))
     server.middleware.append(_around)
     return server
-
-
-class _Server(Server[Any]):
-    """A server that writes large answers without the SDK; over pipes `stdio.serve_stdio` does that."""
-
-    def streamable_http_app(self, **options: Any) -> Starlette:
-        """The SDK's application."""
-        app = super().streamable_http_app(**options)
-        app.add_middleware(LargeAnswers)
-        return app
 
 
 def _handler(relayed: Callable[["_Relay", Context], Awaitable[Json]]) -> Callable[[Context, Any], Awaitable[Json]]:
@@ -186,6 +176,8 @@ class _Relay:
 
     async def _reachable(self, ctx: Context) -> list[Link]:
         """The links that open soon enough. The others go on opening: their upstreams join when they are asked."""
+        if not self._upstreams:
+            return []
         found: dict[str, Link] = {}
         waiting = set(self._upstreams)
         over = anyio.Event()
@@ -230,6 +222,8 @@ class _Relay:
             await self._routes.admit(ctx.method, ctx.protocol_version, self._only, page, is_first=is_first)
             return await self._packed(ctx, await self._shown(ctx, ctx.method, self._only, page))
         names = list(self._upstreams)
+        if not names:  # such as for a principal whose profile has none of its own
+            return {LISTS[ctx.method][1]: [], **hints(())}
         first, cursor = opened_cursor(params.pop("cursor", None), names)
         if cursor is None:
             await self._reachable(ctx)
@@ -279,7 +273,7 @@ class _Relay:
         if method == "resources/list":
             return await screen.resources(upstream, page)
         if method == "tools/list":
-            if (snapshot := self._routes.complete()) is not None:
+            if self._border.names is not None and (snapshot := self._routes.complete()) is not None:
                 await self._border.names.log(snapshot, ())
             tools = [tool for tool in page["tools"] if not self._is_hidden(screen.principal, tool["name"])]
             if len(tools) < len(page["tools"]) and "cacheScope" in page:

@@ -1,0 +1,282 @@
+"""Attacks of a client on what its profile leaves out. Each has a control that succeeds where nothing is left out."""
+
+import contextlib
+import json
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+from tests.conftest import Kept
+from tests.surfaces.conftest import ROOT, child, config_text, serving
+from tests.surfaces.test_http import ACCEPT, HELLO
+from tests.surfaces.test_surface import text_of
+
+MORE = f"""
+[upstreams.outside]
+{child("-m", "tests.mcp.everything_server")}
+cwd = {json.dumps(str(ROOT))}
+
+[surface]
+direct = ["mcp__*"]
+
+[surface.clients]
+"opencode*" = "proxy"
+"direct*" = "hybrid"
+"weak*" = "search"
+
+[profiles.money]
+upstreams = ["expenses"]
+
+[profiles.direct]
+upstreams = ["expenses"]
+mode = "hybrid"
+
+[profiles.outside]
+upstreams = ["outside"]
+"""
+TOOL = "mcp__outside__test_simple_text"
+SAID = "This is a simple text response for testing."
+MODERN = "2026-07-28"
+
+
+@contextlib.asynccontextmanager
+async def shared() -> AsyncIterator[str]:
+    """The URL of a gateway with a profile that leaves one of its two servers out."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sealyard.toml"
+        path.write_text(config_text(Path(folder) / "sealyard.db", MORE), encoding="utf-8")
+        async with serving(path) as url:
+            yield url
+
+
+@contextlib.asynccontextmanager
+async def connected(url: str, mode: str = "auto", name: str = "t") -> AsyncIterator[Client]:
+    """A client with a name of its choice."""
+    async with Client(url, mode=mode, cache=None, client_info=types.Implementation(name=name, version="1")) as client:
+        yield client
+
+
+async def run(client: Client, code: str, **arguments: Any) -> types.CallToolResult:
+    """What came of code."""
+    return await client.call_tool("execute_code", {"code": code, **arguments})
+
+
+async def refusal(client: Client, name: str, arguments: dict[str, Any] | None = None) -> str:
+    """The reason why a call by name is refused."""
+    try:
+        answer = await client.call_tool(name, arguments or {})
+    except MCPError as error:
+        return error.message
+    assert answer.is_error
+    return text_of(answer)
+
+
+@pytest.mark.behaviour("profiles.narrow")
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_code_reaches_nothing_outside_its_profile(kept: Kept, mode: str) -> None:
+    """Not by import, by full name, by a name put together, by another spelling, by a search or by walking files."""
+    url = await kept(shared)
+    calls = [
+        "from servers.outside import test_simple_text\ntest_simple_text()",
+        f"call_tool({TOOL!r}, {{}})",
+        "call_tool('mcp__outside__test_' + 'simple_text', {})",
+        "call_tool('outside.test_simple_text', {})",
+        "call_tool('outside/test_simple_text', {})",
+        "test_simple_text()",
+        "import importlib\nimportlib.import_module('servers.' + 'outside').test_simple_text()",
+    ]
+    looks = [
+        "from tool_discovery import search_tools\nstr(search_tools('simple text response', limit=50))",
+        "import servers, os\nstr([dir(servers), [os.listdir(path) for path in servers.__path__]])",
+    ]
+    async with connected(f"{url}/p/money", mode) as narrow, connected(url, mode) as wide:
+        refused = [await run(narrow, code) for code in calls]
+        seen = [text_of(await run(narrow, code)) for code in looks]
+        wide_calls = [text_of(await run(wide, code)) for code in calls]
+        wide_looks = [text_of(await run(wide, code)) for code in looks]
+        server = await refusal(narrow, "search_tools", {"query": "text", "server": "outside"})
+        rows = await narrow.call_tool(
+            "execute_analysis", {"analysis_type": "filter", "source": {"tool": TOOL}, "parameters": {}}
+        )
+
+    assert all(each.is_error and SAID not in text_of(each) for each in refused)
+    assert wide_calls == [SAID] * len(calls)
+    assert all("expenses" in each and "outside" not in each for each in seen)
+    assert all("outside" in each for each in wide_looks)
+    assert "No server named 'outside'. There are: expenses." in server
+    assert rows.is_error
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("name", ["t", "opencode", "direct", "weak", "claude-code", "*", "", "proxy", "x" * 100_000])
+async def test_no_name_of_a_client_and_no_query_widens_a_profile(kept: Kept, mode: str, name: str) -> None:
+    """They choose between surfaces that all reach the same: a call by name finds nothing outside in any of them."""
+    url = await kept(shared)
+    for query in ("", "?codemode=false", "?codemode=true", "?profile=outside", "?codemode=off&profile="):
+        async with connected(f"{url}/p/money{query}", mode, name) as client:
+            listed = [tool.name for tool in (await client.list_tools()).tools]
+            said = [await refusal(client, TOOL), await refusal(client, "test_simple_text")]
+            if "call_tool" in listed:
+                said.append(await refusal(client, "call_tool", {"name": TOOL}))
+        assert not any("outside" in each or "test_simple" in each for each in listed), (query, listed)
+        assert all(SAID not in each for each in said), (query, said)
+    async with connected(f"{url}/p/outside?codemode=false", mode, name) as control:
+        assert text_of(await control.call_tool("test_simple_text", {})) == SAID
+
+
+@pytest.mark.parametrize("info", [None, 7, [], "opencode", {}, {"name": None}, {"name": ["opencode"]}, {"name": {}}])
+async def test_a_malformed_introduction_is_refused_and_fells_nothing(kept: Kept, info: Any) -> None:
+    """The name is looked at before the protocol's own checks; the next client is served."""
+    url = await kept(shared)
+    params = {**HELLO["params"], "clientInfo": info}  # type: ignore[dict-item]
+    async with httpx2.AsyncClient(headers=ACCEPT) as client:
+        answer = await client.post(f"{url}/p/money", json={**HELLO, "params": params})
+        control = await client.post(f"{url}/p/money", json=HELLO)
+
+    assert answer.status_code in (200, 400)
+    assert "Invalid" in answer.text
+    assert '"serverInfo"' in control.text
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_resources_and_prompts_of_others_stay_outside(kept: Kept, mode: str) -> None:
+    """Without a code mode too, where those of the profile's own servers are passed on."""
+    url = await kept(shared)
+    async with (
+        connected(f"{url}/p/money?codemode=false", mode) as narrow,
+        connected(f"{url}?codemode=false", mode) as wide,
+    ):
+        control = await wide.read_resource("test://static-text")
+        prompt = await wide.get_prompt("mcp__outside__test_simple_prompt")
+        assert [each.name for each in (await wide.list_prompts()).prompts]
+        for attack in (
+            lambda: narrow.read_resource("test://static-text"),
+            lambda: narrow.get_prompt("mcp__outside__test_simple_prompt"),
+            lambda: narrow.get_prompt("test_simple_prompt"),
+            narrow.list_resources,
+            narrow.list_prompts,
+        ):
+            try:
+                answer = await attack()
+            except MCPError:
+                continue
+            found = [*getattr(answer, "resources", ()), *getattr(answer, "prompts", ())]
+            assert not any("test" in each.name for each in found), answer
+            assert not getattr(answer, "contents", None)
+            assert not getattr(answer, "messages", None)
+
+    assert control.contents
+    assert prompt.messages
+
+
+async def test_a_session_is_good_for_the_url_that_opened_it_alone(kept: Kept) -> None:
+    """Under another profile or query, or none, its id is as unknown as one that never was; at its own it works."""
+    url = await kept(shared)
+    places = ("", "/p/money", "/p/outside", "?codemode=false", "/p/money?codemode=false")
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
+    async with httpx2.AsyncClient(headers=ACCEPT, timeout=60) as client:
+        statuses = {}
+        for opened in places:
+            session = {"mcp-session-id": (await client.post(f"{url}{opened}", json=HELLO)).headers["mcp-session-id"]}
+            ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+            await client.post(f"{url}{opened}", json=ready, headers=session)
+            for used in places:
+                ended = await client.delete(f"{url}{used}", headers=session) if used != opened else None
+                answer = await client.post(f"{url}{used}", json=listing, headers=session)
+                assert ended is None or ended.status_code == 404
+                statuses[opened, used] = answer.status_code
+
+    assert statuses == {(opened, used): 200 if opened == used else 404 for opened in places for used in places}
+
+
+async def test_a_skill_that_needs_what_is_outside_does_not_exist_inside(kept: Kept) -> None:
+    """It is in no search and in no list of resources, and code cannot import it."""
+    url = await kept(shared)
+    code = "from servers.outside import test_simple_text\n\n\ndef say() -> str:\n    return test_simple_text()\n"
+    other = "def twice(number: int) -> int:\n    return number * 2\n"
+    use = "from skills import say\nsay()"
+    async with connected(url) as wide, connected(f"{url}/p/money") as narrow:
+        await run(wide, code + "\nsay()")  # whose answer the example gets
+        for name, text in (("say", code), ("twice", other)):
+            example = {"inputs": {"number": 2}, "output": 4} if name == "twice" else {"inputs": {}, "output": SAID}
+            asked = {"name": name, "code": text, "description": f"To {name}.", "examples": [example]}
+            saved = await wide.call_tool("save_skill", asked)
+            assert '"status":"active"' in text_of(saved), text_of(saved)
+        control = text_of(await run(wide, use))
+        found = [text_of(await each.call_tool("find_skills", {"query": ""})) for each in (wide, narrow)]
+        loaded = await narrow.call_tool("load_skill", {"name": "say"})
+        deleted = await narrow.call_tool("delete_skill", {"name": "say"})
+        used = await run(narrow, use)
+        shared_use = text_of(await run(narrow, "from skills import twice\ntwice(21)"))
+        still = text_of(await run(wide, use))
+        listed = [[each.uri for each in (await side.list_resources()).resources] for side in (wide, narrow)]
+
+    assert control == SAID
+    assert [("say" in each, "twice" in each) for each in found] == [(True, True), (False, True)]
+    assert loaded.is_error
+    assert deleted.is_error
+    assert still == SAID
+    assert used.is_error
+    assert SAID not in text_of(used)
+    assert shared_use == "42"
+    assert [any("say" in uri for uri in uris) for uris in listed] == [True, False]
+
+
+async def test_workspaces_and_background_runs_of_others_stay_outside(kept: Kept) -> None:
+    """A profile has files, sessions and executions of its own; no name of a session leads out of it."""
+    url = await kept(shared)
+    write = "open('secret.txt', 'w').write('kept')\n'written'"
+    read = "import os\nopen('secret.txt').read() if os.path.exists('secret.txt') else sorted(os.listdir('.'))"
+    names = ("default", ":money:default", ":default", "..:default", "local:default", "a/../default")
+    async with connected(url) as wide, connected(f"{url}/p/money") as narrow, connected(f"{url}/p/outside") as third:
+        await run(wide, write)
+        began = json.loads(text_of(await run(wide, "'from outside'", background=True)))
+        seen = [text_of(await run(narrow, read, session=name)) for name in names]
+        control = text_of(await run(wide, read))
+        await run(narrow, "open('own.txt', 'w').write('kept')")
+        others = [text_of(await run(each, "import os\nos.path.exists('own.txt')")) for each in (wide, third, narrow)]
+        looked = [
+            await each.call_tool("execute_code", {"execution_id": began["execution_id"]}) for each in (narrow, wide)
+        ]
+        from_wide = text_of(await run(wide, read, session=":money:default"))
+
+    assert control == "kept"
+    assert all("kept" not in each for each in seen)
+    assert others == ["false", "false", "true"]
+    assert [each.is_error for each in looked] == [True, False]
+    assert "UnknownExecution" in text_of(looked[0])
+    assert "cannot name a session" in from_wide
+
+
+async def test_headers_that_repeat_arguments_must_agree_with_them_for_a_direct_tool(kept: Kept) -> None:
+    """A proxy may route by the header, so that a call with another argument would pass it under a false flag."""
+    url = await kept(shared)
+    name = "mcp__outside__test_mirrored_header"
+    meta = {
+        types.PROTOCOL_VERSION_META_KEY: MODERN,
+        types.CLIENT_INFO_META_KEY: {"name": "direct", "version": "1"},
+        types.CLIENT_CAPABILITIES_META_KEY: {},
+    }
+    body = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": name, "arguments": {"region": "south"}, "_meta": meta},
+    }
+    headers = ACCEPT | {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": name}
+    async with connected(url) as client:
+        await client.call_tool("search_tools", {"query": "mirrored"})  # by then both servers have listed their tools
+    async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+        right = await http.post(url, json=body, headers={"mcp-param-region": "south"})
+        wrong = await http.post(url, json=body, headers={"mcp-param-region": "north"})
+
+    assert right.status_code == 200
+    assert "south" in right.text
+    assert wrong.status_code == 400
+    assert "error" in wrong.json()

@@ -1,0 +1,85 @@
+"""Which mode a client gets: the order of what decides, and the part of a URL that does."""
+
+from typing import Any
+
+import pytest
+
+from sealyard.config import Config
+from sealyard.config.settings import HttpConfig, PrincipalEntry, ProfileEntry, SurfaceConfig
+from sealyard.serve.envelope import Refusal
+from sealyard.serve.modes import Entrance, Modes, find_entrance
+
+CONFIG = Config(
+    surface=SurfaceConfig(clients={"weak-*": "search", "w*": "hybrid"}),
+    profiles={"plain": ProfileEntry(), "set": ProfileEntry(mode="hybrid")},
+    http=HttpConfig(
+        tokens={"other": "o"},
+        principals={"ann": PrincipalEntry(token="a", mode="search"), "bob": PrincipalEntry(token="b")},
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("entrance", "principal", "client", "mode"),
+    [
+        (Entrance("set", has_code_mode=False), "ann", "weak-1", "proxy"),
+        (Entrance("set"), "ann", "weak-1", "hybrid"),
+        (Entrance("plain"), "ann", "wide", "search"),
+        (Entrance(), "ann", "wide", "search"),
+        (Entrance("plain"), "bob", "weak-1", "search"),
+        (Entrance(), "other", "wide", "hybrid"),
+        (Entrance(), "local", "WEAK-1", "code"),
+        (Entrance(), "local", "", "code"),
+        (Entrance(has_code_mode=False), "local", "", "proxy"),
+    ],
+)
+def test_the_first_that_names_a_mode_decides(entrance: Entrance, principal: str, client: str, mode: str) -> None:
+    """The query, the profile, the principal, the name of the client, the config or `--mode`."""
+    assert Modes(CONFIG, "code").of(entrance, principal, client) == mode
+
+
+@pytest.mark.parametrize("name", ["w" + "*" * 5_000, "w" * 2_000_000, "weak-\n\0", "wé\ud800"])
+def test_no_name_takes_long_or_fails(name: str) -> None:
+    """Only its beginning is compared, in linear time."""
+    assert Modes(CONFIG, "code").of(Entrance(), "local", name) in ("search", "hybrid")
+
+
+def test_all_modes_that_may_come_up_are_known() -> None:
+    """A gateway of relays alone opens no sandbox, so what needs one must not come up later."""
+    assert Modes(CONFIG, "proxy").all == {"proxy", "search", "hybrid"}
+    assert Modes(Config(), "proxy").all == {"proxy"}
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "found"),
+    [
+        ("/mcp", "", Entrance()),
+        ("/mcp", "codemode=off&x=1", Entrance(has_code_mode=False)),
+        ("/mcp", "CodeMode=False", Entrance(has_code_mode=False)),
+        ("/mcp", "codemode=false&codemode=0", Entrance(has_code_mode=False)),
+        ("/mcp/p/a", "codemode=yes", Entrance("a")),
+        ("/mcp/p/a/", "", Entrance("a")),
+        ("/mcp/", "", None),
+        ("/mcp/p", "", None),
+        ("/mcpx", "codemode=maybe", None),
+        ("/api/v1/mcp", "codemode=maybe", None),
+        ("/mcp/p/", "", "not_found"),
+        ("/mcp/p/b", "", "not_found"),
+        ("/mcp/p/a/b", "", "not_found"),
+        ("/mcp/p/../p/a", "", "not_found"),
+        ("/mcp/p/a//", "", "not_found"),
+        ("/mcp", "codemode=", "invalid_request"),
+        ("/mcp", "codemode=off&codemode=on", "invalid_request"),
+        ("/mcp/p/a", "codemode=%66alse%00", "invalid_request"),
+    ],
+)
+def test_a_url_is_an_entrance_or_refused(path: str, query: str, found: Any) -> None:
+    """Every other path is left as it is."""
+    scope = {"path": path, "raw_path": path.encode(), "query_string": query.encode()}
+    try:
+        entrance: Any = find_entrance(scope, ["a"])
+    except Refusal as refusal:
+        entrance = refusal.code
+
+    assert entrance == found
+    assert scope["path"] == ("/mcp" if isinstance(found, Entrance) else path)
