@@ -27,7 +27,7 @@ from sealyard.values.tools import Definition, ToolAnnotations, ToolSpec
 from sealyard.yard import Yard, open_yard
 
 PROMISES = {
-    "surface_tokens": "at most 650",
+    "surface_tokens": "at most 600",
     "search_tokens_default": "at most 300",
     "plain_tokens": "shown",
     "saving": "at least 0.99",

@@ -4,7 +4,6 @@ A file is written to a draft in the same folder, synced, and renamed. A link in 
 a draft is always a new file.
 """
 
-import fcntl
 import os
 import secrets
 from collections.abc import Iterator
@@ -12,6 +11,13 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
+
+try:
+    import fcntl
+
+    _IS_UNIX = True
+except ImportError:  # on Windows, where `sealyard init` runs and nothing else, folders are neither opened nor locked
+    _IS_UNIX = False
 
 
 @contextmanager
@@ -27,7 +33,7 @@ def drafted(path: Path, *, mode: int = 0o600, draft_name: str | None = None) -> 
     try:
         with new_file(draft, mode=mode) as file:
             yield file
-        draft.rename(path)
+        draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
@@ -45,6 +51,8 @@ def new_file(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
 
 def sync_path(path: Path) -> None:
     """Make a file durable, or the names in a folder."""
+    if not _IS_UNIX:
+        return
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -55,6 +63,9 @@ def sync_path(path: Path) -> None:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock on a folder. The kernel releases it however the process ends."""
+    if not _IS_UNIX:
+        yield
+        return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

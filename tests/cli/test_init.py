@@ -246,6 +246,77 @@ def test_apply_twice_changes_nothing_more(sealyard: Command, home: Path) -> None
     assert "Cursor uses sealyard alone already." in again.stdout
 
 
+def test_entry_for_every_folder_starts_the_users_configuration(sealyard: Command, home: Path) -> None:
+    """It has no server of a project; an entry in a project's own file starts the configuration there, which has all."""
+    sealyard("init", "--apply=vscode", "--apply=cursor", "--yes")
+    vscode = json.loads((home / "shop/.vscode/mcp.json").read_text(encoding="utf-8"))["servers"]["sealyard"]
+    users, here = home / ".config/sealyard/sealyard.toml", home / "shop/sealyard.toml"
+
+    assert (vscode["args"][-1], list(tomllib.loads(here.read_text(encoding="utf-8"))["upstreams"])) == (
+        str(here),
+        ["github", "pg", "web", "figma", "g"],
+    )
+    assert f'"{users}"' in (home / ".cursor/mcp.json").read_text(encoding="utf-8")
+    assert list(tomllib.loads(users.read_text(encoding="utf-8"))["upstreams"]) == ["github", "pg", "figma", "g"]
+    assert stat.S_IMODE(users.stat().st_mode) == 0o600
+
+
+def test_configuration_of_a_project_for_every_folder_is_announced(sealyard: Command, home: Path) -> None:
+    """It is what the person made before, or names now."""
+    sealyard("init")
+    here = home / "shop/sealyard.toml"
+    first = sealyard("init", "--apply=cursor", "--yes")
+    second = sealyard("init", "--apply=gemini", "--yes", "--output", str(home / "x.toml"))
+
+    assert f"note: Cursor will have the servers of {here} in every folder, not only here" in first.stderr
+    assert f"note: Gemini CLI will have the servers of {home / 'x.toml'} in every folder" in second.stderr
+    assert not (home / ".config/sealyard/sealyard.toml").exists()
+
+
+def test_file_that_cannot_be_changed_holds_up_no_other_client(sealyard: Command, home: Path) -> None:
+    """The failure is said and is the exit code; the rest is done, and undone."""
+    gemini, cursor = home / ".gemini/settings.json", home / ".cursor/mcp.json"
+    before = gemini.read_bytes()
+    broken = sealyard("init", "--apply=windsurf", "--apply=gemini", "--apply=cursor", "--yes")
+    applied = gemini.read_bytes()
+    cursor.write_text("{", encoding="utf-8")
+    undone = sealyard("init", "--undo", "--yes")
+
+    assert (broken.returncode, undone.returncode) == (2, 2)
+    assert f"error: {str(home / '.codeium/windsurf/mcp_config.json')!r} is not JSON" in broken.stderr
+    assert b"sealyard" in applied
+    assert f"error: {str(cursor)!r} is not JSON" in undone.stderr
+    assert gemini.read_bytes() == before
+
+
+ELSEWHERE = """
+import os, sys
+for name in ("fcntl", "grp", "pwd", "resource", "termios"):
+    sys.modules[name] = None
+for name in ("fchmod", "fchown", "fork", "getegid", "geteuid", "O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW"):
+    delattr(os, name)
+import sealyard.cli, sealyard.cli.init
+sealyard.cli.main()
+"""
+
+
+def test_clients_are_changed_where_python_has_nothing_of_unix(home: Path) -> None:
+    """Clients are on Windows too: there this command runs, and nothing else does."""
+    before = contents(home)
+    results = [
+        subprocess.run(
+            [sys.executable, "-c", ELSEWHERE, "init", *arguments, "--yes"], capture_output=True, timeout=60, check=False
+        )
+        for arguments in (("--apply=cursor", "--url=https://yard.example/mcp"), ("--undo",))
+    ]
+
+    assert [(each.returncode, each.stderr[-300:]) for each in results if each.returncode] == []
+    assert b"Changed" in results[0].stdout
+    after = contents(home)  # modes are those of the folder there
+    after.pop(".config/sealyard/sealyard.toml")
+    assert {name: text for name, (text, _) in after.items()} == {name: text for name, (text, _) in before.items()}
+
+
 def test_client_is_pointed_at_a_gateway_that_runs_elsewhere(sealyard: Command, home: Path) -> None:
     """By address; its servers are collected for that gateway, and the token is a reference."""
     before = contents(home)

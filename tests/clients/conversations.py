@@ -125,6 +125,8 @@ class Turned:
     status: int
     requests: list[Request]
     said: str
+    listed: str
+    """What its command `mcp list` says."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,10 @@ class Conversations:
         """What was left when this client got that signal in mid-run."""
         return self._get("cut", name, transport, how.name)
 
+    def searched(self) -> list[Request]:
+        """The requests of Codex to a model that it has its own search of tools for."""
+        return self._get("searched")
+
     def turned(self, name: str) -> Turned:
         """What this client did with a wrong token."""
         return self._get("turned", name)
@@ -183,6 +189,8 @@ class Conversations:
         for transport in self._transports:
             for name in self._clients:
                 self._start(self._talk, "talk", name, transport)
+        if "codex" in self._clients:
+            self._start(self._search, "searched")
         for transport in self._transports:
             for name in self._clients:
                 for how in (signal.SIGINT, signal.SIGKILL):
@@ -231,18 +239,26 @@ class Conversations:
             _until(lambda: (runs := _runs(at, subject)) and "running" not in runs, fails=False)
             return Cut(_runs(at, subject), _alive(below), _ours(home))
 
+    def _search(self) -> list[Request]:
+        with serving([Step("tool_search", {"query": "run python code"}), _code("41")]) as model:
+            home = self._home(model, "searched")
+            self._connect(home, "codex", "stdio")
+            PROGRAMS["codex"].converse(home, "--model", "gpt-5.5")
+        return model.requests
+
     def _turn_away(self, name: str) -> Turned:
         with serving([]) as model:
             home = self._home(model, "turned", name)
             self._connect(home, name, "http")
             home.environ[VARIABLE] = "the token of somebody else"
-            done = home.run(*PROGRAMS[name].prepare(home))
-        return Turned(done.returncode, model.requests, done.stdout + done.stderr)
+            command = PROGRAMS[name].prepare(home)
+            done = home.run(*command)
+            listed = home.run(*command[: 2 if Path(command[0]).name == "node" else 1], "mcp", "list")
+        return Turned(done.returncode, model.requests, done.stdout + done.stderr, listed.stdout + listed.stderr)
 
     def _home(self, model: Model, *key: str) -> Home:
         home = Home(self._folder / "-".join(key), model)
         home.project.mkdir(parents=True)
-        home.temporary.mkdir()
         model.home = str(home.path)
         write_config(home)
         return home

@@ -7,7 +7,6 @@ request, so that a test sees what a client would have sent to a real model, and 
 import json
 import re
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 Json = dict[str, Any]
-_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_RANDOM = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{64}")
 OVER = "All done."
 """What the model says after its last step."""
 
@@ -140,7 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer with the next turn, in the wire of the path."""
         text = self.rfile.read(int(self.headers["content-length"])).decode()
-        body = json.loads(_UUID.sub(str(uuid.UUID(int=0)), text.replace(self.model.home or "\0", "/home")) or "{}")
+        if home := self.model.home:
+            text = text.replace(home, "/home").replace(home.replace("/", "-"), "-home")
+        body = json.loads(_RANDOM.sub("0", text) or "{}")
         path = self.path.partition("?")[0]
         for ending, wire in _WIRES.items():
             if path.endswith(ending):
@@ -205,13 +206,15 @@ def _answer_messages(turn: Step | str, number: int, name: str) -> Iterator[str]:
 
 
 def _responses(body: Json) -> Request:
+    found = [item for item in body["input"] if item.get("type") == "tool_search_output"]
     tools: dict[str, Json] = {}
-    for tool in body.get("tools", ()):
-        if tool["type"] == "function":
-            tools[tool["name"]] = tool
-        elif tool["type"] == "namespace":  # the tools of one MCP server
+    for tool in [*body.get("tools", ()), *(tool for item in found for tool in item["tools"])]:
+        if tool["type"] == "namespace":  # the tools of one MCP server
             tools |= {f"{tool['name']}.{each['name']}": each for each in tool["tools"]}
-    results = [_text(item["output"]) for item in body["input"] if item.get("type") == "function_call_output"]
+        elif tool["type"] in ("function", "tool_search"):
+            tools[tool.get("name", tool["type"])] = tool
+    outputs = [item for item in body["input"] if item.get("type") in ("function_call_output", "tool_search_output")]
+    results = [_text(item["output"]) if "output" in item else json.dumps(item["tools"]) for item in outputs]
     return Request(tools, results, body)
 
 
@@ -223,6 +226,8 @@ def _response(turn: Step | str, number: int, name: str) -> Json:
         server, _, tool = turn.tool.rpartition(".")
         item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": tool}
         item |= {"arguments": json.dumps(turn.arguments)} | ({"namespace": server} if server else {})
+        if tool == "tool_search":  # of the client itself
+            item |= {"type": "tool_search_call", "execution": "client", "arguments": turn.arguments}
     usage: Json = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     response = {"id": "resp_1", "object": "response", "created_at": 1, "model": name, "status": "completed"}

@@ -45,6 +45,13 @@ class Home:
         """The folder for temporary files of the client and of what it starts."""
         return self.path / "tmp"
 
+    def environment(self) -> dict[str, str]:
+        """The variables of every program of this home."""
+        self.temporary.mkdir(exist_ok=True)
+        path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
+        own = {"HOME": str(self.path), "TMPDIR": str(self.temporary), "PATH": path}
+        return {"LANG": "C.UTF-8", "TERM": "xterm-256color", **self.environ, **own}
+
     def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
         """Run a program of this home in the project to its end."""
         with self.running(*command) as process:
@@ -54,12 +61,10 @@ class Home:
     @contextmanager
     def running(self, *command: str) -> "Iterator[subprocess.Popen[str]]":
         """A program of this home in the project. It is killed with its group at the end."""
-        environ = {"HOME": str(self.path), "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": str(self.temporary)}
-        environ |= {"PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])}
         with subprocess.Popen(
             command,
             cwd=self.project,
-            env=environ | self.environ,
+            env=self.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -95,9 +100,9 @@ class Program:
         home.environ.update(self.settle(home))
         return self.command(home)
 
-    def converse(self, home: Home) -> None:
+    def converse(self, home: Home, *options: str) -> None:
         """Have one conversation, which fails the test if the client fails."""
-        done = home.run(*self.prepare(home))
+        done = home.run(*self.prepare(home), *options)
         assert done.returncode == 0, (done.stdout[-2_000:], done.stderr[-2_000:])
 
 

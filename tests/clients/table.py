@@ -27,10 +27,12 @@ ROWS = (
     "tokens that the client adds for it",
 )
 NOTES = {
-    "answers itself": "It declares that it shows forms, and answers them itself without a terminal: refused.",
-    "silent": "It starts without the tools and says nothing; `mcp list` of the client says that the gateway failed.",
+    "by model": "Not for models with Codex's own `tool_search`, such as gpt-5.5: they see the name of the gateway and "
+    "its instructions, and its tools after a search. Codex has no setting for that.",
     "tells the model": "It starts without the tools, and tells the model that the token was rejected.",
     "ends": "It ends with exit code 1 and an error about authentication.",
+    "silent": "It starts without the tools and says nothing; `mcp list` of the client says that the gateway failed.",
+    "log": "It starts without the tools and says nothing, also in its `mcp list`; its log has the reason.",
     "resources": "Three tools for resources, which Codex adds for any server.",
     "parameter": "A parameter `wait_for_previous`, which Gemini CLI adds to every tool.",
 }
@@ -39,7 +41,7 @@ INTRODUCTION = """{heading}
 
 Each cell is what a test saw of the client without a terminal, with a scripted model in place of its vendor's.
 `init` had configured it, over standard input and output and over HTTP with a token, and *yes* holds for both.
-Tokens are those of `o200k_base`, rounded up to fifty.
+Tokens are those of `o200k_base`, rounded up to hundreds.
 
 """
 YES = "yes"

@@ -26,9 +26,19 @@ def test_the_tools_are_in_the_first_request(client: str, transport: str, talk: T
 
     assert {_own(name) for name in offered} >= ARGUMENTS.keys() - {"call_tool"}
     assert SEARCHES.get(client, next(iter(offered))) in offered
-    table.add("the tools are in the first request", client, transport=transport)
+    table.add("the tools are in the first request", client, "yes[by model]" if client == "codex" else "yes", transport)
     table.add("version", client, PROGRAMS[client].version())
     table.add("settings in the entry", client, _words(talk.settings), transport)
+
+
+def test_codex_names_the_gateway_to_models_that_search_tools(conversations: Conversations) -> None:
+    """It hides the tools of every server from models that can search for them, and nothing can be set against that."""
+    first, found, last = conversations.searched()
+
+    assert [name for name in first.tools if _own(name) in ARGUMENTS] == []
+    assert "mcp__sealyard: The advertised tools are not the whole catalogue" in json.dumps(first.body["input"])
+    assert "mcp__sealyard.execute_code" in found.tools
+    assert _bare("codex", last.results[-1]) == "41"
 
 
 def test_the_gateway_adds_a_bounded_cost(client: str, transport: str, talk: Talk, table: Table) -> None:
@@ -121,19 +131,14 @@ def test_a_run_in_the_background_is_cancelled(
 def test_a_call_that_needs_approval_waits_for_the_operator(
     client: str, transport: str, talk: Talk, table: Table
 ) -> None:
-    """Nobody sits at a client without a terminal, whatever it declares."""
+    """Nobody sits at a client without a terminal, also at one that answers forms by itself."""
     approved, refused = talk.results["approved"], talk.results["refused"]
 
-    if "(elicitation)" in approved:
-        assert talk.mails == []
-        outcome = "no[answers itself]"
-    else:
-        assert _bare(client, approved) == "true"
-        assert [mail for mail in talk.mails if client in mail] == [f"ask for yes, {client}"]
-        assert re.search(rf"ApprovalRefused: mcp__mail__send_mail refused by \w+ \(cli\): {REASON}", refused)
-        outcome = "yes"
-    table.add("an operator approves a call", client, outcome, transport)
-    table.add("an operator refuses a call", client, outcome, transport)
+    assert _bare(client, approved) == "true"
+    assert [mail for mail in talk.mails if client in mail and "ask" in mail] == [f"ask for yes, {client}"]
+    assert re.search(rf"ApprovalRefused: mcp__mail__send_mail refused by \w+ \(cli\): {REASON}", refused)
+    table.add("an operator approves a call", client, transport=transport)
+    table.add("an operator refuses a call", client, transport=transport)
 
 
 def test_a_client_that_is_ended_in_mid_run_leaves_nothing(
@@ -209,7 +214,7 @@ def _without_additions(talk: Talk) -> Any:
 
 
 def _rounded(tokens: int) -> str:
-    return str(-(-tokens // 50) * 50)
+    return str(-(-tokens // 100) * 100)
 
 
 def _words(settings: dict[str, Any]) -> str:
@@ -220,5 +225,6 @@ def _turned(turned: Turned) -> str:
     if turned.status != 0 and "auth" in turned.said.lower():
         return "an error[ends]"
     assert turned.status == 0
-    told = any("HTTP 401" in json.dumps(each.body) for each in turned.requests)
-    return "the model is told[tells the model]" if told else "nothing is said[silent]"
+    if any("HTTP 401" in json.dumps(each.body) for each in turned.requests):
+        return "the model is told[tells the model]"
+    return "nothing is said" + ("[silent]" if "\N{BALLOT X}" in turned.listed else "[log]")

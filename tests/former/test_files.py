@@ -284,6 +284,22 @@ def test_entry_starts_the_present_program(sealyard: Command, home: Path, before:
     assert changed == entry | {"command": after[0], "args": after[1:]}
 
 
+def test_entry_with_program_and_arguments_in_one_list_starts_the_present_program(
+    sealyard: Command, home: Path, project: Path
+) -> None:
+    """As opencode has it; the list stays one."""
+    file = home / ".config" / "opencode" / "opencode.json"
+    file.parent.mkdir(parents=True)
+    (project / "toolyard.toml").write_text(UPSTREAM)
+    command = ["/gone/bin/toolyard", "serve", str(project / "toolyard.toml")]
+    file.write_text(json.dumps({"mcp": {"toolyard": {"type": "local", "command": command, "enabled": True}}}))
+
+    sealyard("policy", "show")
+
+    changed = [OWN, "serve", str(project / "sealyard.toml")]
+    assert json.loads(file.read_text()) == {"mcp": {"toolyard": {"type": "local", "command": changed, "enabled": True}}}
+
+
 def test_entry_follows_its_configuration(sealyard: Command, home: Path, project: Path, tmp_path: Path) -> None:
     """What it names under the former name is copied where it is, and named under the present one."""
     (tmp_path / "far").mkdir()

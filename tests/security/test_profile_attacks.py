@@ -254,6 +254,25 @@ async def test_workspaces_and_background_runs_of_others_stay_outside(kept: Kept)
     assert "cannot name a session" in from_wide
 
 
+@pytest.mark.parametrize("query", ["", "?codemode=off"])
+async def test_a_token_of_another_profile_stands_for_nothing(kept: Kept, query: str) -> None:
+    """A profile that may not read people cannot have a tool write to one whose token it was handed."""
+    url = await kept(shared)
+    read = "from servers.expenses import list_employees\nlist_employees()[0]['email']"
+    async with connected(url) as wide, connected(f"{url}/p/money{query}") as narrow:
+        token = text_of(await run(wide, read))
+        code = f"from servers.expenses import get_budget\nget_budget({token!r})"
+        control = text_of(await run(wide, code))
+        if query:
+            said = text_of(await narrow.call_tool("get_budget", {"department": token}))
+        else:
+            said = text_of(await run(narrow, code))
+
+    assert token.startswith("__PII_email_")
+    assert "UnknownToken" in said
+    assert "UnknownToken" not in control
+
+
 async def test_headers_that_repeat_arguments_must_agree_with_them_for_a_direct_tool(kept: Kept) -> None:
     """A proxy may route by the header, so that a call with another argument would pass it under a false flag."""
     url = await kept(shared)

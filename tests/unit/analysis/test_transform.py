@@ -262,9 +262,10 @@ def test_a_transformation_without_steps_gives_the_rows() -> None:
         ),
         (
             {"select": ["id"], "drop": ["id"]},
-            'steps[0] is {"select": ["id"], "drop": ["id"]}. A step is an object of one key: \'filter\', \'flatten\', '
-            "'explode', 'join', 'cast', 'compute', 'aggregate', 'pivot', 'unpivot', 'select', 'drop', 'rename', "
-            "'distinct', 'sort', 'offset', 'limit'.",
+            'steps[0] is {"select": ["id"], "drop": ["id"]}. A step is an object of one key, '
+            "like {\"compute\": {\"total\": \"price * count\"}}: 'filter', 'flatten', 'explode', "
+            "'join', 'cast', 'compute', 'aggregate', 'pivot', 'unpivot', 'select', 'drop', 'rename', 'distinct', "
+            "'sort', 'offset', 'limit'.",
         ),
         (
             {"drop": ["ids"]},

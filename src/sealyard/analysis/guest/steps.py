@@ -178,6 +178,9 @@ def _select_steps(parameters: dict[str, Any], *names: str) -> list[Step]:
     return [STEPS["select"](parameters[name], name) for name in given]
 
 
+_STEP = '{"compute": {"total": "price * count"}}'
+
+
 def _given_steps(parameters: dict[str, Any], *names: str) -> list[Step]:
     given = [name for name in names if parameters.get(name) is not None and parameters[name] is not False]
     return [STEPS[name](parameters[name], name) for name in given]
@@ -185,11 +188,15 @@ def _given_steps(parameters: dict[str, Any], *names: str) -> list[Step]:
 
 def _listed_steps(given: Any, at: str) -> list[Step]:
     """The steps of a list, in its order."""
+    if isinstance(given, dict):
+        raise AnalysisError(f"{at} is {quoted(given)}. Give a list of steps like {_STEP}.")
     steps: list[Step] = []
     for place, each in enumerate(as_list(given, at)):
         here = path_to(at, place)
         if not isinstance(each, dict) or len(each) != 1:
-            raise AnalysisError(f"{here} is {quoted(each)}. A step is an object of one key: {comma_list(STEPS)}.")
+            raise AnalysisError(
+                f"{here} is {quoted(each)}. A step is an object of one key, like {_STEP}: {comma_list(STEPS)}."
+            )
         [(name, value)] = each.items()
         if name not in STEPS:
             raise AnalysisError(f"No step {name!r} ({here}).{nearest(str(name), STEPS)} Steps: {comma_list(STEPS)}.")
