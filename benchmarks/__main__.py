@@ -126,6 +126,10 @@ BENCHMARKS: dict[str, tuple[str, list[click.Option]]] = {
             ),
         ],
     ),
+    "start": (
+        "The time until a gateway lists its tools and has run code, beside the smallest server on the same SDK.",
+        [_rounds(10, 1, 1_000, "Starts of each kind.")],
+    ),
     "stalls": (
         "The longest time that hostile input holds the event loop, and by how much it holds a deadline back.",
         [

@@ -240,7 +240,7 @@ async def _open(place: Path, mode: PrivacyMode, *, is_silent: bool) -> AsyncIter
     async with AsyncExitStack() as stack:
         opened = open_yard(config, policy=policy, upstreams={"books": books})
         # A yard opens its own store: for as long as that takes it is given another way to do so.
-        with patch("sealyard.yard.assembly.open_store", _open_silent_store) if is_silent else nullcontext():
+        with patch("sealyard.yard.opening.open_store", _open_silent_store) if is_silent else nullcontext():
             yard = await stack.enter_async_context(opened)
         await (await yard.sandbox()).settle()
         await yard.snapshot()

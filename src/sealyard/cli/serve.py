@@ -19,7 +19,6 @@ from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import remark
 from sealyard.config import Config
 from sealyard.errors import InvalidRequest
-from sealyard.serve import ConcealingFilter, RepeatFilter
 
 if TYPE_CHECKING:
     from sealyard.access import Guards
@@ -46,9 +45,7 @@ def serve(*, http: str | None, mode: str | None, profile: str | None) -> None:
     """
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(name)s: %(message)s")
     logging.getLogger("sealyard").setLevel(logging.WARNING)
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(RepeatFilter())
-        handler.addFilter(ConcealingFilter(str))  # until there is a guard to conceal by
+    wires.filter_log()
     loaded = load()
     if find_profile(profile, loaded) is not None and http is not None:
         raise InvalidRequest(f"Over HTTP a profile is part of the URL. Leave --profile out, and use /mcp/p/{profile}.")
@@ -151,7 +148,6 @@ async def _settle(guards: "Guards") -> None:
     if guards.offload is not None:
         guards.offload.warm()
     log = await guards.of("log")
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(ConcealingFilter(log.conceal))
+    wires.filter_log(log.conceal)
     gc.freeze()  # looking through it again and again would hold the loop for 90 ms, and so would a last look
     gc.set_threshold(*USUAL_COLLECTION)

@@ -9,7 +9,7 @@ from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
     from sealyard.serve.http import default_preset, open_http
-    from sealyard.serve.logs import ConcealingFilter, RepeatFilter
+    from sealyard.serve.logs import ConcealingFilter, filter_log
     from sealyard.serve.mcp import build_server
     from sealyard.serve.modes import Modes
     from sealyard.serve.stdio import serve_stdio
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = (
     "ConcealingFilter",
     "Modes",
-    "RepeatFilter",
     "build_server",
     "default_preset",
+    "filter_log",
     "open_http",
     "serve_stdio",
     "system_prompt",
@@ -30,7 +30,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that this fu
     __getattr__ = lazy_door(
         __name__,
         http="default_preset open_http",
-        logs="ConcealingFilter RepeatFilter",
+        logs="ConcealingFilter filter_log",
         mcp="build_server",
         modes="Modes",
         stdio="serve_stdio",

@@ -1,4 +1,4 @@
-"""Filters of the log: clients cannot fill it, and it holds nothing private."""
+"""Filters of the log: clients cannot fill it, and it holds nothing private. `filter_log` installs them."""
 
 import logging
 import time
@@ -6,10 +6,24 @@ from collections.abc import Callable
 
 from sealyard.errors import SealyardError
 
+_WITHHELD = "(This line could not be searched for private values and is withheld.)"
 _LINES = 20  # from one place in one interval: more than an operator reads, and than different events need
 _SECONDS = 60.0  # the interval: a minute without repeats is soon enough for an operator
 _MOST_CHARACTERS = 2_000  # of a message: foreign text may be long and slow to search
 _RAGGED_CHARACTERS = 200  # cut off the end of a longer one, where half of something private may stand
+
+
+def filter_log(conceal: Callable[[str], str] | None = None) -> None:
+    """Filter every line of the log from now on, by `conceal` as soon as there is a guard to conceal by."""
+    for handler in logging.getLogger().handlers:
+        if conceal is None:
+            handler.addFilter(RepeatFilter())
+            handler.addFilter(_EarlyFilter(str))
+        else:
+            for each in handler.filters[:]:
+                if isinstance(each, _EarlyFilter):
+                    handler.removeFilter(each)
+            handler.addFilter(ConcealingFilter(conceal))
 
 
 class RepeatFilter(logging.Filter):
@@ -63,7 +77,17 @@ class ConcealingFilter(logging.Filter):
             else:
                 message = self._conceal(message)
         except SealyardError:  # a filter that raises would end whatever wanted to log
-            message = "(This line could not be searched for private values and is withheld.)"
+            message = _WITHHELD
         record.msg, record.args = message, None
         record.exc_info = record.exc_text = record.stack_info = None
         return True
+
+
+class _EarlyFilter(ConcealingFilter):
+    """Withholds what is said about a client before there is a guard: the client may have chosen the words."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Replace the message, unless it is of the gateway's own parts."""
+        if not record.name.startswith("sealyard.") or record.name.startswith("sealyard.serve."):
+            record.msg, record.args, record.exc_info = _WITHHELD, None, None
+        return super().filter(record)

@@ -14,11 +14,11 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 
-from sealyard.broker.upstreams.mcp import edge_id, read_leniently
+from sealyard.broker.upstreams.mcp import edge_id
 from sealyard.errors import HelperFailed, InvalidRequest
 from sealyard.offload import Offload, check_dense
 from sealyard.serve.relay import written
-from sealyard.values.documents import MOST_NODES
+from sealyard.values.documents import MOST_NODES, read_leniently
 
 _log = logging.getLogger(__name__)
 

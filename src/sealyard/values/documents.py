@@ -1,5 +1,6 @@
 """Foreign JSON: how much of it there may be, and how deep, for what runs on the event loop."""
 
+import json
 import math
 from itertools import chain
 from typing import Any
@@ -66,3 +67,13 @@ def is_large(value: Any, most: int = LARGE) -> bool:
             waiting += item
         left -= 16
     return left <= 0
+
+
+def read_leniently(line: bytes | bytearray) -> Any:
+    """JSON as programs write it that cut a text within a character: the half becomes U+FFFD, which can be sent on.
+
+    Raises `ValueError` or `RecursionError`.
+    """
+    data = json.loads(line.decode("utf-8", "replace"))
+    text = json.dumps(data, ensure_ascii=False)
+    return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))

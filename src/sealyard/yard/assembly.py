@@ -1,27 +1,28 @@
-"""Builds the parts of the gateway in the order of their dependencies, and closes them in reverse."""
+"""Builds the parts of the gateway in the order of their dependencies, and closes them in reverse.
+
+Their imports take longer than their making; `opening` begins with what can be under way meanwhile.
+"""
 
 import asyncio
 import contextlib
-import functools
 import hashlib
 import hmac
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from sealyard import __version__
 from sealyard.access import Finder, Guards, NameCheck, Runner, Tools, Views
-from sealyard.analysis import GUESTS
 from sealyard.broker import Approvals, Broker
 from sealyard.broker.policy import Policy, Preset
 from sealyard.broker.upstreams import ToolServer
-from sealyard.broker.upstreams.mcp import Upstream
+from sealyard.broker.upstreams.mcp import Dormant
 from sealyard.catalog import Catalog, DriftWatch
-from sealyard.config import Config, SandboxConfig
+from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig
 from sealyard.discovery import Semantic
 from sealyard.errors import InvalidConfig
@@ -34,141 +35,98 @@ from sealyard.offload import Offload
 from sealyard.privacy import TYPES, Handling, Privacy
 from sealyard.privacy.detect import PresidioDetector, Scanner, ScanRules
 from sealyard.privacy.vault import KeyPlace, Vault
-from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.importable import find_packages, open_library
-from sealyard.sandbox.policy import LEVELS, IsolationLevel, IsolationPolicy
-from sealyard.sandbox.pool import Slots
 from sealyard.skills import Skills
-from sealyard.store import Store, TraceBudget, open_store
+from sealyard.store import Store, open_store
 from sealyard.values.access import AuditEntry
 from sealyard.values.tools import Definition, UpstreamConfig
 from sealyard.wording import suggest
+from sealyard.yard.opening import Begun, begin
 from sealyard.yard.operations import Figures, Operations
 from sealyard.yard.yard import Border, Yard
 
 _log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
-
 _CHANGES_NAMED = 5
 """Tools that one log line names, because a server may change ten thousand at once."""
 
 
-@contextlib.asynccontextmanager
-async def open_yard(
+async def assemble(
     config: Config,
+    begun: Begun,
+    stack: contextlib.AsyncExitStack,
     *,
-    upstreams: Mapping[str, ToolServer] | None = None,
-    policy: IsolationPolicy | None = None,
-    preset: Preset = "open",
-    with_sandbox: bool = True,
-    sinks: Sequence[Sink] = (),
-) -> AsyncIterator[Yard]:
-    """A gateway over the upstreams of the config, and over `upstreams`.
-
-    Search works at once over the tools that the store remembers; the sandbox and the upstreams without remembered tools
-    start in the background. `policy` replaces the isolation of the config. `preset` decides calls without a rule unless
-    the config names a preset. `with_sandbox=False` opens a yard that cannot run code. Each of `sinks` makes a
-    `RunObserver` for every run, after the gateway's own.
-
-    Raises:
-        InvalidConfig: The config asks for something that is not available.
-        StoreError: The store cannot be used.
-        VaultError: The vault's key is missing or cannot be used.
-    """
-    policy = policy or build_policy(config.sandbox)
-    rules = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
-    privacy = build_privacy(config.privacy)
-    scopes = config.http.scopes()
-    levels = functools.cache(lambda level: build_policy(msgspec.structs.replace(config.sandbox, level=level)))
-    async with contextlib.AsyncExitStack() as stack:
-        traces = TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
-        store = await stack.enter_async_context(open_store(config.store.path, traces=traces))
-        catalog = Catalog(store)
-        # Beside the store, out of reach of programs that clean up temporary directories. Resolved, because workers
-        # have another working directory than the gateway.
-        home = (await asyncio.to_thread(config.store.path.resolve)).parent
-        library = await stack.enter_async_context(open_library(home / "run"))
-        servers: dict[str, ToolServer] = {}
-        kept = await store.fingerprints()
-        same = [name for name, each in config.upstreams.items() if kept.get(name) == _fingerprint(each)]
-        await catalog.load([*same, *(upstreams or {})])  # the remembered tools of unchanged servers
-        finder, names = Finder(catalog, library, servers), NameCheck(config)
-        listing = _Listing(
-            configs=config.upstreams,
-            store=store,
-            catalog=catalog,
-            servers=servers,
-            finder=finder,
-            names=names,
-            kept=kept,
-        )
-        for name, upstream in config.upstreams.items():
-            servers[name] = Upstream(upstream, on_tools=listing.take, token_folder=home / "oauth")
-        for name, server in (upstreams or {}).items():
-            server.on_tools = listing.take
-            servers[name] = server
-        stack.push_async_callback(_close_all, servers)
-        stack.push_async_callback(finder.close)
-        options = _pool_options(config, home)
-        slots = Slots(options)
-        sandbox: asyncio.Task[Sandbox] | None = None
-        if with_sandbox:
-            walls = contextlib.AsyncExitStack()
-            stack.push_async_callback(walls.aclose)
-            opening = open_sandbox(
-                policy,
-                tier=config.sandbox.tier,
-                allow_weaker=config.sandbox.allow_weaker,
-                pool=options,
-                library=library,
-                own=GUESTS,
-                folder=home / "run",
-                slots=slots,  # calls without code take them too, before the sandbox is ready
-            )
-            sandbox = _begin(stack, walls.enter_async_context(opening))
-        guards = await _open_guards(config, privacy, store, stack)
-        observed = DriftWatch(catalog, store)
-        await observed.load()
-        stack.push_async_callback(observed.close)
-        tracing = None
-        if config.otel.endpoint is not None:
-            tracing = stack.enter_context(await _open_tracing(config, config.otel.endpoint, guards))
-        observer = Observer(
-            store,
-            drift=observed,
-            tracing=tracing,
-            domain_of=lambda principal: config.learning.domain_of(principal, scopes),
-        )
-        tools = Tools(catalog, finder, Views(rules, scopes), servers, observed, names, on_published=observer.published)
-        runner = Runner(
-            policy,
-            levels=levels,
-            scopes=scopes,
-            profiles=config.narrowings(),
-            opening=sandbox,
-            slots=slots,
-            offload=guards.offload,
-            result_tokens=config.surface.result_tokens,
-        )
-        yard = _assemble(config, store, guards, rules, observer, tools, runner, sinks)
-        stack.push_async_callback(yard.close)
-        if with_sandbox:
-            await _serve(config, rules, store, guards, stack)
-            _begin(stack, yard.operations.upkeep.run())
-            _begin(stack, yard.operations.alerting.watch())
-            _begin(stack, listing.check_names())
-        if config.learning.enabled:
-            _begin(stack, yard.guidance.learner.watch())
-        if config.discovery.semantic:
-            _begin(stack, _load_meaning(finder, store, config.discovery.vectors))
-        finder.start_listing()
-        if with_sandbox:
-            _begin(stack, asyncio.to_thread(tokens.load))  # last: it would take the time of what is to be ready first
-        yield yard
+    upstreams: Mapping[str, ToolServer],
+    rules: Policy,
+    sinks: Sequence[Sink],
+) -> Yard:
+    """The yard over what has `begun`; `stack` closes its parts. Raises errors as `open_yard` does."""
+    privacy, scopes = build_privacy(config.privacy), config.http.scopes()
+    store, library = begun.store, begun.library
+    catalog = Catalog(store)
+    servers: dict[str, ToolServer] = {}
+    kept = await store.fingerprints()
+    same = [name for name, each in config.upstreams.items() if kept.get(name) == _fingerprint(each)]
+    await catalog.load([*same, *upstreams])  # the remembered tools of unchanged servers
+    finder, names = Finder(catalog, library, servers), NameCheck(config)
+    listing = _Listing(
+        configs=config.upstreams,
+        store=store,
+        catalog=catalog,
+        servers=servers,
+        finder=finder,
+        names=names,
+        kept=kept,
+    )
+    for name, upstream in config.upstreams.items():
+        servers[name] = Dormant(upstream, servers, on_tools=listing.take, token_folder=begun.home / "oauth")
+    for name, server in upstreams.items():
+        server.on_tools = listing.take
+        servers[name] = server
+    stack.push_async_callback(_close_all, servers)
+    stack.push_async_callback(finder.close)
+    stack.push_async_callback(begun.close_sandbox)  # runs end before what they call does
+    guards = await _open_guards(config, privacy, store, stack)
+    observed = DriftWatch(catalog, store)
+    await observed.load()
+    stack.push_async_callback(observed.close)
+    tracing = None
+    if config.otel.endpoint is not None:
+        tracing = stack.enter_context(await _open_tracing(config, config.otel.endpoint, guards))
+    observer = Observer(
+        store,
+        drift=observed,
+        tracing=tracing,
+        domain_of=lambda principal: config.learning.domain_of(principal, scopes),
+    )
+    tools = Tools(catalog, finder, Views(rules, scopes), servers, observed, names, on_published=observer.published)
+    runner = Runner(
+        begun.policy,
+        levels=begun.levels,
+        scopes=scopes,
+        profiles=config.narrowings(),
+        opening=begun.sandbox,
+        slots=begun.slots,
+        offload=guards.offload,
+        result_tokens=config.surface.result_tokens,
+    )
+    yard = _connect(config, store, guards, rules, observer, tools, runner, sinks)
+    stack.push_async_callback(yard.close)
+    if begun.sandbox is not None:
+        await _serve(config, rules, store, guards, stack)
+        begin(stack, yard.operations.upkeep.run())
+        begin(stack, yard.operations.alerting.watch())
+        begin(stack, listing.check_names())
+    if config.learning.enabled:
+        begin(stack, yard.guidance.learner.watch())
+    if config.discovery.semantic:
+        begin(stack, _load_meaning(finder, store, config.discovery.vectors))
+    finder.start_listing()
+    if begun.sandbox is not None:
+        begin(stack, asyncio.to_thread(tokens.load))  # last: it would take the time of what is to be ready first
+    return yard
 
 
-def _assemble(
+def _connect(
     config: Config,
     store: Store,
     guards: Guards,
@@ -307,7 +265,7 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
         approvals = Approvals(store, config.policy, config.approval, find=guards.find)
         broker = Broker({}, policy=policy, approvals=approvals, store=store, digest=guards.digest)
         upkeep = Upkeep(store, config.metrics, record=store.metrics.record)
-        _begin(stack, upkeep.run())
+        begin(stack, upkeep.run())
         yield Border(
             guards=guards,
             policy=policy,
@@ -318,26 +276,6 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
             names=NameCheck(config),
             readiness=Readiness(store, config.store.path, None),
         )
-
-
-def build_policy(settings: SandboxConfig) -> IsolationPolicy:
-    """The level's policy with the config's own packages. Raises `InvalidConfig`."""
-    policy = LEVELS[IsolationLevel(settings.level)]
-    if not settings.data_packages:
-        policy = msgspec.structs.replace(policy, packages=())
-    if settings.packages:
-        for name in settings.packages:
-            if not find_packages((name,)).versions:
-                raise InvalidConfig(
-                    f"sandbox.packages names {name!r}, which is not installed. Install it, or take it out."
-                )
-        found = find_packages(settings.packages)
-        policy = msgspec.structs.replace(
-            policy,
-            packages=(*policy.packages, *settings.packages),
-            modules=(*policy.modules, *sorted(found.modules)),
-        )
-    return policy
 
 
 def build_privacy(settings: PrivacyConfig) -> Privacy:
@@ -389,7 +327,7 @@ async def _serve(config: Config, rules: Policy, store: Store, guards: Guards, st
     """Record start and stop in the audit log, and expire values of the vault in between."""
     await _record_start(config, rules, store)
     stack.callback(store.audit, AuditEntry(kind="gateway.stop", principal="local"))
-    _begin(stack, guards.expire())
+    begin(stack, guards.expire())
 
 
 async def _record_start(config: Config, rules: Policy, store: Store) -> None:
@@ -411,20 +349,6 @@ async def _record_start(config: Config, rules: Policy, store: Store) -> None:
             "privacy": msgspec.to_builtins(public),
         }
         store.audit(AuditEntry(kind="policy.change", principal="local", body=rules_body))
-
-
-def _pool_options(config: Config, home: Path) -> PoolOptions:
-    settings = config.sandbox
-    sizes = {"size": settings.pool_size, "running": settings.running, "sessions": settings.sessions}
-    return msgspec.structs.replace(
-        PoolOptions(),
-        **{name: size for name, size in sizes.items() if size is not None},
-        queue=settings.queue,
-        queue_each=settings.queue_each,
-        weights={name: scope.weight for name, scope in config.http.scopes().items()},
-        idle_bytes=settings.idle_mib << 20,
-        idle_folder=home / "idle-workspaces",
-    )
 
 
 def _fingerprint(upstream: UpstreamConfig) -> str:
@@ -451,15 +375,3 @@ async def _load_meaning(finder: Finder, store: Store, folder: str | None) -> Non
 async def _close_all(servers: Mapping[str, ToolServer]) -> None:
     """Close all concurrently, so that one slow server delays only itself."""
     await asyncio.gather(*(server.close() for server in servers.values()))
-
-
-def _begin(stack: contextlib.AsyncExitStack, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
-    """Start work in the background. Closing the stack cancels and awaits it."""
-    task = asyncio.create_task(work)
-
-    async def abandon() -> None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    stack.push_async_callback(abandon)
-    return task

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from sealyard.errors import InvalidArguments, ToolFailed, UpstreamError
+from sealyard.values.documents import read_leniently
 from sealyard.values.tools import Definition, UpstreamStatus
 from sealyard.wording import COMPLAINT_CHARACTERS, short
 
@@ -246,16 +247,6 @@ def decode_answer(message: bytes | bytearray) -> Any:
         raise UpstreamError("The answer is nested too deeply to be read. Ask for less.") from None
     except ValueError as error:
         raise UpstreamError(f"The answer is not JSON: {short(str(error), 300)}.") from None
-
-
-def read_leniently(line: bytes | bytearray) -> Any:
-    """JSON as programs write it that cut a text within a character: the half becomes U+FFFD, which can be sent on.
-
-    Raises `ValueError` or `RecursionError`.
-    """
-    data = json.loads(line.decode("utf-8", "replace"))
-    text = json.dumps(data, ensure_ascii=False)
-    return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
 
 
 def renamed(value: Any, names: Mapping[str, str]) -> Any:

@@ -1,7 +1,8 @@
 """Connections to MCP servers: child processes, streamable HTTP and server-sent events, on the MCP SDK.
 
-`Upstream` is one server as the broker sees it. The other names are for the relay and for standard input, which speak
-the protocol themselves. All are imported on first use: standard input needs no client of servers.
+`Upstream` is one server as the broker sees it, `Dormant` one that nothing has needed yet. The other names are for the
+relay and for standard input, which speak the protocol themselves. All are imported on first use: standard input needs
+no client of servers.
 """
 
 from typing import TYPE_CHECKING
@@ -10,19 +11,19 @@ from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
     from sealyard.broker.upstreams.mcp.connection import Transport, open_transport
+    from sealyard.broker.upstreams.mcp.dormant import Dormant
     from sealyard.broker.upstreams.mcp.session import definition_of
     from sealyard.broker.upstreams.mcp.transport import Kept, edge_id, whole_message
     from sealyard.broker.upstreams.mcp.upstream import Upstream
-    from sealyard.broker.upstreams.server import read_leniently
 
 __all__ = (
+    "Dormant",
     "Kept",
     "Transport",
     "Upstream",
     "definition_of",
     "edge_id",
     "open_transport",
-    "read_leniently",
     "whole_message",
 )
 
@@ -30,7 +31,8 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that this fu
     __getattr__ = lazy_door(
         __name__,
         connection="Transport open_transport",
+        dormant="Dormant",
         session="definition_of",
-        transport="Kept edge_id read_leniently whole_message",
+        transport="Kept edge_id whole_message",
         upstream="Upstream",
     )

@@ -189,6 +189,9 @@ class Life:
                 owner.cancel()
         if owners:
             await asyncio.wait(owners)
+        if self._started is not None:  # its owner was cancelled before it began, and could not say that it is over
+            self._started.set()
+            self._started = None
 
     def _unavailable(self) -> UpstreamUnavailable:
         name = self._config.name

@@ -39,7 +39,7 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
-from sealyard.broker.upstreams.server import read_leniently
+from sealyard.values.documents import read_leniently
 from sealyard.values.tools import UpstreamConfig
 
 _STDERR_BYTES = 64 << 10

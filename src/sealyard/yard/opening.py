@@ -1,0 +1,165 @@
+"""Opens a yard: first what takes time in other processes and threads, then all other parts while that is under way."""
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from sealyard.analysis import GUESTS
+from sealyard.broker.policy import Policy, Preset
+from sealyard.config import Config, SandboxConfig
+from sealyard.errors import InvalidConfig
+from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
+from sealyard.sandbox.importable import Library, find_packages, open_library
+from sealyard.sandbox.policy import LEVELS, IsolationLevel, IsolationPolicy
+from sealyard.sandbox.pool import Slots
+from sealyard.store import Store, TraceBudget, open_store
+
+if TYPE_CHECKING:  # see `_find_assemble`
+    from sealyard.broker.upstreams import ToolServer
+    from sealyard.observe import Sink
+    from sealyard.yard.yard import Yard
+
+_T = TypeVar("_T")
+
+
+@dataclass(kw_only=True, eq=False)
+class Begun:
+    """What is open, or opening, before the other parts of a yard are built on it."""
+
+    store: Store
+    home: Path
+    """The folder of the store."""
+    library: Library
+    policy: IsolationPolicy
+    levels: Callable[[str], IsolationPolicy]
+    """The policy of each level."""
+    slots: Slots
+    sandbox: "asyncio.Task[Sandbox] | None"
+    """Opens in the background; None for a yard that cannot run code."""
+    walls: contextlib.AsyncExitStack
+    """Closes the sandbox."""
+
+    async def close_sandbox(self) -> None:
+        """End every run, and give up opening; nothing happens the second time."""
+        if self.sandbox is not None:
+            self.sandbox.cancel()
+            await asyncio.gather(self.sandbox, return_exceptions=True)
+        await self.walls.aclose()
+
+
+@contextlib.asynccontextmanager
+async def open_yard(
+    config: Config,
+    *,
+    upstreams: "Mapping[str, ToolServer] | None" = None,
+    policy: IsolationPolicy | None = None,
+    preset: Preset = "open",
+    with_sandbox: bool = True,
+    sinks: "Sequence[Sink]" = (),
+) -> "AsyncIterator[Yard]":
+    """A gateway over the upstreams of the config, and over `upstreams`.
+
+    Search works at once over the tools that the store remembers; the sandbox and the upstreams without remembered tools
+    start in the background. `policy` replaces the isolation of the config. `preset` decides calls without a rule unless
+    the config names a preset. `with_sandbox=False` opens a yard that cannot run code. Each of `sinks` makes a
+    `RunObserver` for every run, after the gateway's own.
+
+    Raises:
+        InvalidConfig: The config asks for something that is not available.
+        StoreError: The store cannot be used.
+        VaultError: The vault's key is missing or cannot be used.
+    """
+    rules = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
+    policy = policy or build_policy(config.sandbox)
+    levels = functools.cache(lambda level: build_policy(msgspec.structs.replace(config.sandbox, level=level)))
+    async with contextlib.AsyncExitStack() as stack:
+        traces = TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
+        store = await stack.enter_async_context(open_store(config.store.path, traces=traces))
+        # Beside the store, out of reach of programs that clean up temporary directories. Resolved, because workers
+        # have another working directory than the gateway.
+        home = (await asyncio.to_thread(config.store.path.resolve)).parent
+        library = await stack.enter_async_context(open_library(home / "run"))
+        options, walls = _pool_options(config, home), contextlib.AsyncExitStack()
+        slots = Slots(options)
+        opening = open_sandbox(
+            policy,
+            tier=config.sandbox.tier,
+            allow_weaker=config.sandbox.allow_weaker,
+            pool=options,
+            library=library,
+            own=GUESTS,
+            folder=home / "run",
+            slots=slots,  # calls without code take them too, before the sandbox is ready
+        )
+        begun = Begun(
+            store=store,
+            home=home,
+            library=library,
+            policy=policy,
+            levels=levels,
+            slots=slots,
+            sandbox=asyncio.create_task(walls.enter_async_context(opening)) if with_sandbox else None,
+            walls=walls,
+        )
+        stack.push_async_callback(begun.close_sandbox)
+        assemble = await asyncio.to_thread(_find_assemble)
+        yield await assemble(config, begun, stack, upstreams=upstreams or {}, rules=rules, sinks=sinks)
+
+
+def _find_assemble() -> Any:
+    """The function that builds all other parts. Their imports take 0.1 s, in which the sandbox starts."""
+    from sealyard.yard.assembly import assemble  # noqa: PLC0415
+
+    return assemble
+
+
+def build_policy(settings: SandboxConfig) -> IsolationPolicy:
+    """The level's policy with the config's own packages. Raises `InvalidConfig`."""
+    policy = LEVELS[IsolationLevel(settings.level)]
+    if not settings.data_packages:
+        policy = msgspec.structs.replace(policy, packages=())
+    if settings.packages:
+        for name in settings.packages:
+            if not find_packages((name,)).versions:
+                raise InvalidConfig(
+                    f"sandbox.packages names {name!r}, which is not installed. Install it, or take it out."
+                )
+        found = find_packages(settings.packages)
+        policy = msgspec.structs.replace(
+            policy,
+            packages=(*policy.packages, *settings.packages),
+            modules=(*policy.modules, *sorted(found.modules)),
+        )
+    return policy
+
+
+def _pool_options(config: Config, home: Path) -> PoolOptions:
+    settings = config.sandbox
+    sizes = {"size": settings.pool_size, "running": settings.running, "sessions": settings.sessions}
+    return msgspec.structs.replace(
+        PoolOptions(),
+        **{name: size for name, size in sizes.items() if size is not None},
+        queue=settings.queue,
+        queue_each=settings.queue_each,
+        weights={name: scope.weight for name, scope in config.http.scopes().items()},
+        idle_bytes=settings.idle_mib << 20,
+        idle_folder=home / "idle-workspaces",
+    )
+
+
+def begin(stack: contextlib.AsyncExitStack, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
+    """Start work in the background. Closing the stack cancels and awaits it."""
+    task = asyncio.create_task(work)
+
+    async def abandon() -> None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    stack.push_async_callback(abandon)
+    return task
