@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ from sealyard.values.access import ApprovalRequest
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 SERVER = '''
+import os
+import signal
 from typing import Any, Literal
 
 from sealyard.examples.toolbox import Media, Refused, Toolbox
@@ -63,6 +66,16 @@ def fail() -> int:
 def owner() -> dict[str, str]:
     """Say who owns the desk."""
     return {"name": "Ada Lovelace", "email": "ada@example.com"}
+
+
+@toolbox.tool()
+def hang(place: str) -> int:
+    """Leave a sign there, and never answer."""
+    with open(place + ".part", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(place + ".part", place)
+    while True:
+        signal.pause()
 
 
 toolbox.run()
@@ -125,12 +138,14 @@ def test_json_is_one_object_with_everything(call: Command) -> None:
 
     answer = json.loads(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
-    assert (len(answer.pop("execution_id")), answer.pop("seconds") > 0) == (16, True)
+    assert (len(answer.pop("execution_id")), answer.pop("execution_time_ms") >= 0) == (16, True)
     assert answer == {
         "tool": "mcp__desk__wipe",
         "status": "ok",
+        "success": True,
         "result": "wiped\x1b[2J dust",
         "failure": None,
+        "error": None,
         "files": [],
     }
 
@@ -265,6 +280,7 @@ def test_tool_that_fails_exits_with_1(call: Command) -> None:
     assert done.stderr.splitlines()[0] == "ToolFailed: The desk is \\x1b[2Jlocked. Ask its owner."
     answer = json.loads(as_json.stdout)
     assert (as_json.returncode, answer["status"], answer["result"]) == (1, "failed", None)
+    assert (answer["success"], answer["error"]) == (False, "ToolFailed: The desk is \x1b[2Jlocked. Ask its owner.")
     assert answer["failure"] == {"type": "ToolFailed", "message": "The desk is \x1b[2Jlocked. Ask its owner."}
 
 
@@ -286,6 +302,32 @@ def test_file_in_an_answer_is_noted(call: Command) -> None:
     assert done.returncode == 0
     assert [(each["mime"], each["bytes"]) for each in files] == [("image/png", 6)]
     assert "`sealyard run` keeps files for code." in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+async def test_signal_ends_a_call_in_order(config: Path, number: signal.Signals, code: int) -> None:
+    """The server is ended, the record says that the call was cancelled, and nothing is printed."""
+    place = config.with_name("sign")
+    command = [sys.executable, "-m", "sealyard", "call", "hang", f"place={place}", "--config", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: ASYNC220
+
+        async def has_begun() -> bool:
+            return place.exists()
+
+        async def is_gone() -> bool:
+            return not Path(f"/proc/{server}").exists()
+
+        async with asyncio.timeout(100):
+            await polled(has_begun, bool)
+            server = int(place.read_text(encoding="utf-8"))
+            process.send_signal(number)
+            printed, errors = await asyncio.to_thread(process.communicate)
+            await polled(is_gone, bool)
+    async with open_store(config.with_name("store.db")) as store:
+        (record,) = await store.executions(limit=5)
+
+    assert (process.returncode, printed, errors.strip()) == (code, b"", b"")
+    assert (record.form, record.status) == ("call", "cancelled")
 
 
 async def test_call_goes_through_policy_journal_audit_and_metrics(sealyard: Command, config: Path) -> None:

@@ -1,15 +1,11 @@
 """The conversations of the clients that are tested, and the table of what was found."""
 
-import json
 import signal
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.clients.conversations import TRANSPORTS, Conversations, Cut, Talk
-from tests.clients.model import Model
-from tests.clients.programs import PROGRAMS, Home
+from tests.clients.programs import PROGRAMS
 from tests.clients.table import Table
 
 
@@ -23,18 +19,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for name, values in (("client", PROGRAMS), ("transport", TRANSPORTS)):
         if name in metafunc.fixturenames:
             metafunc.parametrize(name, list(values), scope="session")
-
-
-def make_home(folder: Path, model: Model) -> Home:
-    """A folder for a client, with a project that has a gateway's configuration."""
-    home = Home(folder, model)
-    home.project.mkdir(parents=True)
-    (home.project / "sealyard.toml").write_text(
-        '[store]\npath = "store.db"\n[upstreams.expenses]\n'
-        f'command = {json.dumps(sys.executable)}\nargs = ["-m", "sealyard.examples.expenses"]\n',
-        encoding="utf-8",
-    )
-    return home
 
 
 @pytest.fixture(scope="session")

@@ -254,7 +254,7 @@ class Conversations:
             command = PROGRAMS[name].prepare(home)
             done = home.run(*command)
             listed = home.run(*command[: 2 if Path(command[0]).name == "node" else 1], "mcp", "list")
-        return Turned(done.returncode, model.requests, done.stdout + done.stderr, listed.stdout)
+        return Turned(done.returncode, model.requests, done.stdout + done.stderr, listed.stdout + listed.stderr)
 
     def _home(self, model: Model, *key: str) -> Home:
         home = Home(self._folder / "-".join(key), model)

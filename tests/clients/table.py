@@ -41,7 +41,7 @@ INTRODUCTION = """{heading}
 
 Each cell is what a test saw of the client without a terminal, with a scripted model in place of its vendor's.
 `init` had configured it, over standard input and output and over HTTP with a token, and *yes* holds for both.
-Tokens are those of `o200k_base`, rounded up to fifty.
+Tokens are those of `o200k_base`, rounded up to hundreds.
 
 """
 YES = "yes"

@@ -14,7 +14,7 @@ import subprocess
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.clients.conversations import write_config
@@ -94,16 +94,30 @@ class Terminal:
         self._process = process
         self._written = b""
 
-    def press(self, keys: bytes, expected: str | Callable[[], object]) -> str:
-        """Press keys, and return what it writes, without blanks, until that has a text or something else is so."""
+    def press(self, keys: bytes, expected: str) -> str:
+        """Press keys, and return what it writes until that has a text, without blanks."""
         self._written = b""
         os.write(self._keyboard, keys)
+        return self.read(expected)
+
+    def read(self, expected: str) -> str:
+        """All that it has written since the last key that was pressed, once it has a text."""
         end = time.monotonic() + SECONDS
-        while not (expected in self._text() if isinstance(expected, str) else expected()):
+        while expected not in self._text():
             assert time.monotonic() < end, (expected, self._text()[-2_000:])
-            if select.select([self._keyboard], [], [], 0.2)[0]:
-                self._written += os.read(self._keyboard, 1 << 16)
+            self._read()
         return self._text()
+
+    def pause(self, keys: bytes) -> None:
+        """Press keys, and read what it writes for a second."""
+        os.write(self._keyboard, keys)
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            self._read()
+
+    def _read(self) -> None:
+        if select.select([self._keyboard], [], [], 0.2)[0]:
+            self._written += os.read(self._keyboard, 1 << 16)
 
     def _text(self) -> str:
         return CONTROL.sub("", self._written.decode(errors="replace"))
@@ -144,10 +158,9 @@ def test_in_a_terminal_accepting_means_what_was_chosen(tmp_path: Path) -> None:
         with terminal(home, binary, "--dangerously-skip-permissions", "--model", "claude-sonnet-4-5") as shown:
             shown.press(b"", POINTER)
             while not any("execute_code" in name for each in model.requests for name in each.tools):
-                count = len(model.requests)  # the gateway may not be there yet
-                shown.press(b"Go on.", "Goon")
-                shown.press(ENTER, lambda: len(model.requests) > count)  # noqa: B023 - it is called in this round
-            form = shown.press(b"", "Decision:")
+                shown.pause(b"Go on.")  # the gateway may not be there yet, and its absence is not shown
+                shown.pause(ENTER)
+            form = shown.read("Decision:")
             shown.press(ENTER, "Typesomething")
             shown.press(ENTER, f"{POINTER}Accept")
             shown.press(ENTER, "Thisfieldisrequired")
@@ -156,8 +169,7 @@ def test_in_a_terminal_accepting_means_what_was_chosen(tmp_path: Path) -> None:
             shown.press(ENTER, "Typesomething")
             shown.press(ENTER, f"{POINTER}Accept")
             while not model.requests[-1].results:  # the button takes no key in the moment after it is reached
-                due = time.monotonic() + 1
-                shown.press(ENTER, lambda: model.requests[-1].results or time.monotonic() > due)  # noqa: B023
+                shown.pause(ENTER)
 
     assert f'{TOOL}(to="ann@example.com",subject="askme",body="x")' in form
     assert before == TOOL

@@ -214,7 +214,7 @@ def _without_additions(talk: Talk) -> Any:
 
 
 def _rounded(tokens: int) -> str:
-    return str(-(-tokens // 50) * 50)
+    return str(-(-tokens // 100) * 100)
 
 
 def _words(settings: dict[str, Any]) -> str:

@@ -413,6 +413,29 @@ async def test_a_search_answers_as_the_tool_does(tmp_path: Path) -> None:
     )
 
 
+async def test_answers_are_compressed_except_those_with_private_values_and_streams(tmp_path: Path) -> None:
+    """A client that does not accept it gets them plain, with the same content."""
+    names = [f"tool_{number}" for number in range(60)]
+    many = FakeUpstream("many", **dict.fromkeys(names, lambda: None))
+    code = {"code": "'word ' * 1000", "wait": True}
+    async with gateway(tmp_path, many, http=TEAM) as gate:
+        ops = await gate.client("ops")
+        tools = [await ops.get("tools?limit=60", headers={"accept-encoding": each}) for each in ("gzip", "identity")]
+        ran = await ops.post("executions", json=code)
+        approvals = await ops.get("approvals")
+        async with ops.stream("GET", f"executions/{ran.json()['execution_id']}/events") as events:
+            text = "".join([piece async for piece in events.aiter_text()])
+        login = await ops.post("login", json={"token": "ann-token"})
+
+    assert [answer.headers.get("content-encoding") for answer in (*tools, ran)] == ["gzip", None, "gzip"]
+    assert tools[0].json() == tools[1].json()
+    assert int(tools[0].headers["content-length"]) < int(tools[1].headers["content-length"]) // 4
+    assert {answer.headers["vary"] for answer in (*tools, ran)} == {"Accept-Encoding"}
+    for answer in (approvals, events, login):
+        assert (answer.status_code, answer.headers.get("content-encoding")) == (200, None)
+    assert "event: ended" in text
+
+
 async def walk(client: httpx2.AsyncClient, path: str, field: str, **query: Any) -> list[list[Any]]:
     """All pages of a list."""
     pages = []

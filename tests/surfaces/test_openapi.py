@@ -189,6 +189,7 @@ async def _answer_an_ask(ask: Checked) -> None:
     waiting = answer.json()["approvals"]
     await ask("GET", "executions?status=running")
     await ask("GET", f"approvals/{waiting[0]['id']}")
+    await ask("POST", f"approvals/{waiting[0]['id']}/reveal", json={})
     await ask("GET", "policy")
     await ask("POST", f"approvals/{waiting[0]['id']}", json={"decision": "refuse", "reason": "no"})
     await ask("POST", f"approvals/{waiting[0]['id']}", json={"decision": "once"})

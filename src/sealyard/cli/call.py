@@ -70,11 +70,11 @@ def call(*, tool: str, items: tuple[str, ...], arguments: str | None) -> int:
                 ended = _failed(await _hidden(yard, tool))
             except (CallRefused, UpstreamError) as error:
                 ended = _failed(error)
-        return made | ended | {"seconds": time.perf_counter() - started}
+        return made | ended | {"execution_time_ms": round((time.perf_counter() - started) * 1000)}
 
     done = with_yard(work, config=loaded, doing=status)
     answer(done, lambda: _show(done))
-    return 0 if done["failure"] is None else 1
+    return 0 if done["success"] else 1
 
 
 async def _hidden(yard: Yard, tool: str) -> PolicyRefused:
@@ -184,27 +184,36 @@ def _takes_text(annotation: str) -> bool:
 
 
 def _answered(found: Response) -> dict[str, Any]:
+    """The keys of an answered call; those that a run has too have the same names."""
     files = [{"name": each.name, "mime": each.mime, "bytes": len(each.content)} for each in found.files]
-    return {"status": "ok", "result": found.value, "failure": None, "files": files}
+    return {"status": "ok", "success": True, "result": found.value, "failure": None, "error": None, "files": files}
 
 
 def _failed(error: SealyardError) -> dict[str, Any]:
-    failure = {"type": type(error).__name__, "message": str(error)}
-    return {"status": "failed", "result": None, "failure": failure, "files": []}
+    kind, message = type(error).__name__, str(error)
+    failure = {"type": kind, "message": message}
+    return {
+        "status": "failed",
+        "success": False,
+        "result": None,
+        "failure": failure,
+        "error": f"{kind}: {message}",
+        "files": [],
+    }
 
 
 def _show(done: Mapping[str, Any]) -> None:
     """Print a text as it is and any other value as JSON, then one line about the call on standard error."""
-    value, failure, files = done["result"], done["failure"], done["files"]
+    value, files = done["result"], done["files"]
     if isinstance(value, msgspec.Raw):  # too large to have been decoded
         value = msgspec.json.decode(value)
     if isinstance(value, str):
         write(value if value.endswith("\n") else f"{value}\n")
     elif value is not None:
         write_json(value, indent=2)
-    if failure is not None:
-        remark(f"{failure['type']}: {failure['message']}", "bold red")
+    if done["error"] is not None:
+        remark(done["error"], "bold red")
     if files:
         names = ", ".join(each["name"] for each in files)
         remark(f"note: {count(len(files), 'file')} came with it: {names}. `sealyard run` keeps files for code.", "dim")
-    remark(f"{done['status']} in {seconds(done['seconds'])} ({done['tool']})", "dim")
+    remark(f"{done['status']} in {seconds(done['execution_time_ms'] / 1000)} ({done['tool']})", "dim")

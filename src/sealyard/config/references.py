@@ -41,7 +41,7 @@ _PAIR = re.compile(
 """A name and its value within an argument: an option, a variable, a part of a query, a header, a member of JSON."""
 _HEADER_OPTION = re.compile(r"(?:-H|--?headers?)(?:=|\s)?\s*(?P<name>[\w-]+):(?!//)\s*(?=\S)")
 _OPEN_NAMES = frozenset({"accept", "bearer_token_env_var", "content-type", "user-agent"})
-_WHOLLY_SECRET = frozenset({"env", "environment", "headers", "http_headers", "auth"})
+_WHOLLY_SECRET = frozenset({"env", "environment", "envs", "headers", "http_headers", "auth"})
 """Every value in these is hidden, whatever its name."""
 
 
@@ -209,10 +209,20 @@ def find_literals(entry: UpstreamEntry) -> Iterator[str]:
         yield "url"
 
 
-def diff(old: str, new: str, name: str, *, values: Iterable[Any]) -> str:
-    """The unified diff of two texts, with dots for the secrets in the parsed `values` of both."""
+def diff(
+    old: str,
+    new: str,
+    name: str,
+    *,
+    values: Iterable[Any],
+    mask: Callable[[str, list[str]], str] = lambda text, _: text,
+) -> str:
+    """The unified diff of two texts, with dots for the secrets in the parsed `values` of both.
+
+    `mask` hides those that the format of the texts spells in a way of its own.
+    """
     secrets = sorted({secret for value in values for secret in _secrets(value)}, key=len, reverse=True)
-    old, new = _hide(old, secrets), _hide(new, secrets)
+    old, new = _hide(mask(old, secrets), secrets), _hide(mask(new, secrets), secrets)
     lines = difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, lineterm="")
     return "".join(f"{line}\n" for line in lines)
 

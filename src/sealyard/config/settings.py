@@ -237,6 +237,8 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Requests of one principal at `/api/v1`. 0: no limit."""
     dashboard: bool = True
     """True if `/` serves the dashboard."""
+    compress: bool = True
+    """True if answers are compressed for clients that accept it."""
     connections: Annotated[int, Meta(ge=8, le=100_000)] | None = None
     """Connections open at once. By default 2,048, and never more than half of the descriptors of the process."""
     header_seconds: _Seconds = 10.0

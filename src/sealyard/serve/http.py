@@ -29,6 +29,7 @@ from sealyard.config.settings import HttpConfig
 from sealyard.errors import InvalidConfig, InvalidRequest
 from sealyard.observe.health import Readiness
 from sealyard.offload import Offload
+from sealyard.serve.compression import Compressed
 from sealyard.serve.connections import Entrance, HttpConnection, most_connections, raise_open_files
 from sealyard.serve.gate import BoundedBodies, Gate
 
@@ -81,8 +82,9 @@ def build_app(
     )
     bounded = BoundedBodies(app, offload, path="/mcp", most_bytes=settings.max_request_bytes)
     most = most_connections(settings)
+    inner: ASGIApp = _Direct(bounded, routes)
     return Gate(
-        _Direct(bounded, routes),
+        Compressed(inner) if settings.compress else inner,
         settings,
         hosts=hosts,
         origins=origins,

@@ -719,6 +719,7 @@ BEARER_OF = {"Authorization": "Bearer ${SEALYARD_TOKEN}"}
 EDITORS_BEARER = {"Authorization": "Bearer ${env:SEALYARD_TOKEN}"}
 
 
+@pytest.mark.behaviour("clients.token")
 def test_each_client_reaches_an_address_in_its_own_words(machine: Machine) -> None:
     """With a reference to the variable of the token, and without one; read again, it is sealyard and no server."""
     with_token = Gateway(url=ADDRESS, variable="SEALYARD_TOKEN")

@@ -4,7 +4,7 @@ Only the core that JSON has is read. Messages hold a line and a column and nothi
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ import yaml
 
 _DEPTH = 100
 """Levels of nesting: ten times what clients write, and a tenth of what recursion bears."""
+_TEXT = "tag:yaml.org,2002:str"
 _REMARK = re.compile(r"\s*(#.*)?$")
 
 
@@ -140,6 +141,26 @@ def put_yaml(text: str, key: str, wanted: dict[str, Any], like: str) -> tuple[st
 
 def _document_end(lines: list[str]) -> int:
     return next((number for number, each in enumerate(lines) if each.startswith("...")), len(lines))
+
+
+def mask(text: str, secrets: Collection[str]) -> str:
+    """The text with dots for every scalar that shows one of the secrets, however it is spelled."""
+    nodes, spans = [_load(text, lambda loader: loader.get_single_node())], []
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, yaml.ScalarNode):
+            if node.tag == _TEXT and any(_shows(node.value, secret) for secret in secrets):
+                spans.append((node.start_mark.index, node.end_mark.index))
+        elif node is not None:
+            nodes += [each for pair in node.value for each in (pair if isinstance(pair, tuple) else (pair,))]
+    for start, end in sorted(spans, reverse=True):
+        text = f'{text[:start]}"…"{text[start:end][len(text[start:end].rstrip()) :]}{text[end:]}'
+    return text
+
+
+def _shows(text: str, secret: str) -> bool:
+    """True if the text is the secret, or an argument or a header that ends with it."""
+    return text.endswith(secret) and (text == secret or text[: -len(secret)].endswith(("=", " ", ":")))
 
 
 class _Spelled(msgspec.Struct, frozen=True):

@@ -89,6 +89,12 @@ def parse(text: str, path: Path) -> Any:
     return parse_json(text) if text.strip() else {}
 
 
+def mask(text: str, secrets: list[str], path: Path) -> str:
+    """The text of a file with dots for secrets that its format spells in a way of its own."""
+    masked: str = _yaml().mask(text, secrets) if format_name(path) == "YAML" else text
+    return masked
+
+
 def _yaml() -> ModuleType:
     """The module for YAML, whose library every command would import for nothing."""
     return importlib.import_module("sealyard.config.clients.blocks")

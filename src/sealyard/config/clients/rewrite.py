@@ -11,12 +11,13 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from sealyard.config.clients.documents import find_table, format_name, parse, put, read_document
+from sealyard.config.clients.documents import find_table, format_name, mask, parse, put, read_document
 from sealyard.config.clients.known import Gateway
 from sealyard.config.clients.servers import Place, find_places, is_no_server, read_servers
 from sealyard.config.references import diff
@@ -78,7 +79,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
                 text = f"({len(text):,} characters that are not {format_name(self.path)})\n"
             texts.append(text)
         old, new = texts
-        return diff(old, new, str(self.path), values=values)
+        return diff(old, new, str(self.path), values=values, mask=partial(mask, path=self.path))
 
     def write(self) -> Path | None:
         """Write the file, or remove it; returns the backup that was made. An undo removes its backups instead.

@@ -23,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 from sealyard.errors import QueueFull, SealyardError
 from sealyard.serve.api.declare import Call, Endpoint, Events, Needs, Reply, Text
 from sealyard.serve.arguments import as_meant
+from sealyard.serve.compression import UNCOMPRESSED
 from sealyard.serve.connections import LEFT
 from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, code_of, envelope
@@ -147,6 +148,8 @@ async def _answer(yard: Yard, declared: Endpoint, request: Request) -> Response:
         if declared.needs == "reveal":
             yard.store.audit(AuditEntry(kind="privacy.reveal", principal=principal, body={"refused": True}))
         raise Refusal("forbidden", f"{principal!r} {declared.advice or _ADVICE[declared.needs]}")
+    if declared.needs in ("approve", "reveal"):
+        request.scope[UNCOMPRESSED] = True
     query = _read_query(request, declared.query)
     body = None
     gate = gate_of(request.scope)

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from sealyard.config.settings import Level
 from sealyard.errors import UnknownExecution
 from sealyard.serve.api.declare import Call, Cursor, Events, Limit, Reply, endpoint, from_cursor, page_of, view_of
 from sealyard.serve.api.exchange import while_connected
@@ -43,7 +44,6 @@ _FORMS: dict[Form, Literal["code", "analysis", "call"]] = {
     "proxy": "call",
 }
 _Seconds = Annotated[float, Meta(ge=1, le=MAX_SECONDS)]
-Level = Literal["development", "production", "hardened"]
 _Session = Annotated[str, Meta(max_length=50)]
 KEEP_ALIVE_SECONDS = 15.0
 """Proxies close a stream that is quiet for longer than 30 to 60 s."""

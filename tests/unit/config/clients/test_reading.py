@@ -214,6 +214,7 @@ def test_switches_that_cannot_be_read_change_nothing(machine: Machine, put: Put,
 ALL = {"command": "git"}
 
 
+@pytest.mark.behaviour("clients.filters")
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [

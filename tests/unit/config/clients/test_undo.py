@@ -81,6 +81,7 @@ def test_file_of_every_client_comes_back_byte_for_byte(machine: Machine, client:
     assert find_backups(file) == []
 
 
+@pytest.mark.behaviour("clients.undo")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_servers_come_back_as_they_were_written_after_a_change_elsewhere(machine: Machine, client: str) -> None:
     """With their comments, order, indentation and line ends; what was added since stays."""
@@ -224,6 +225,38 @@ def test_parts_of_goose_stay_with_their_comments(machine: Machine, put: Put) -> 
     assert text.startswith("# top\nextensions:\n")
     assert text.endswith("# bottom\nGOOSE_MODE: auto\n")
     assert change.notes == ("the comments inside 'extensions' go with its entries",)  # those of `a`
+
+
+SECRETS = """\
+extensions:
+  a:
+    type: stdio
+    cmd: a
+    args: [--token, s3cr, --key=s3cret-two]
+    envs:
+      SHORT_TOKEN: s3c
+      KEY: |
+        -----BEGIN s3cret
+        s3cret-three
+      FOLDED_TOKEN: >-
+        s3cret
+        four
+      QUOTED_TOKEN: "s3cret\\x21five"
+      MODE: open
+"""
+
+
+def test_no_secret_of_a_yaml_file_is_shown(machine: Machine, put: Put) -> None:
+    """Whatever its length and in whatever style it is spelled; the rest is shown."""
+    put(".config/goose/config.yaml", SECRETS)
+    (change,) = plan_apply("goose", machine, GATEWAY)
+    shown = change.diff()
+
+    assert "s3c" not in shown
+    assert '-      SHORT_TOKEN: "…"' in shown.splitlines()
+    assert '-      MODE: "…"' in shown.splitlines()
+    assert "-    cmd: a" in shown.splitlines()
+    assert "+  sealyard:" in shown.splitlines()
 
 
 def test_yaml_that_is_not_in_blocks_is_left_alone(machine: Machine, put: Put) -> None:
