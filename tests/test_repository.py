@@ -20,7 +20,9 @@ import sealyard.cli
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sealyard"
 GUEST = SOURCE / "sandbox" / "guest"
-LOCKS = tuple(f"requirements/{name}.txt" for name in ("dev", "outside", "peers", "runtime", "wheel"))
+LOCKS = tuple(f"requirements/{name}.txt" for name in ("dev", "outside", "peers", "runtime", "wheel")) + tuple(
+    f"requirements/agents-{name}.txt" for name in ("crewai", "sdk1", "sdk2")
+)
 
 
 def test_every_exported_name_exists() -> None:

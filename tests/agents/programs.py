@@ -44,12 +44,15 @@ class Framework:
 
     name: str
     """As its example is called."""
+    title: str
+    """On the page, and in its table."""
     environment: str
     """In `.venv`, from the requirements of the same name."""
     shows_forms: bool = False
     """The agent asks its user about approvals."""
-    refuses_forms: bool = False
-    """Without a terminal, the framework itself answers them."""
+
+    is_a_program: bool = False
+    """Its agent is a process beside the script, and goes on until its call is over if the script is killed."""
 
     @property
     def python(self) -> Path:
@@ -64,12 +67,12 @@ class Framework:
 FRAMEWORKS = {
     each.name: each
     for each in (
-        Framework("pydantic_ai", "agents-sdk2", shows_forms=True),
-        Framework("openai", "agents-sdk2"),
-        Framework("langchain", "agents-sdk1", shows_forms=True),
-        Framework("smolagents", "agents-sdk1"),
-        Framework("claude", "agents-sdk1", refuses_forms=True),
-        Framework("crewai", "agents-crewai"),
+        Framework("pydantic_ai", "Pydantic AI", "agents-sdk2", shows_forms=True),
+        Framework("openai", "OpenAI Agents SDK", "agents-sdk2"),
+        Framework("langchain", "LangChain", "agents-sdk1", shows_forms=True),
+        Framework("smolagents", "smolagents", "agents-sdk1"),
+        Framework("claude", "Claude Agent SDK", "agents-sdk1", is_a_program=True),
+        Framework("crewai", "CrewAI", "agents-crewai"),
     )
 }
 

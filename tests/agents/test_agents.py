@@ -6,21 +6,13 @@ from pathlib import Path
 
 import pytest
 from tests.agents.conftest import MILLION, STEPS, Conversation
-from tests.agents.programs import FRAMEWORKS, Framework, Home, conversing
+from tests.agents.programs import FRAMEWORKS, ROOT, Framework, Home, conversing
 from tests.clients.model import serving
 
 from sealyard.metrics.tokens import count
 
 SURFACE = ("search_tools", "execute_code", "execute_analysis", "save_skill", "find_skills", "load_skill")
-MOST_TOKENS = {
-    "pydantic_ai": 900,
-    "openai": 850,
-    "langchain": 850,
-    "smolagents": 1_000,
-    "claude": 900,
-    "crewai": 1_400,
-}
-"""smolagents describes each argument that has no description, and CrewAI says of each that it may be null."""
+PAGE = ROOT / "docs" / "howto" / "frameworks.md"
 
 
 def test_the_tools_are_in_the_first_request(talk: Conversation) -> None:
@@ -30,13 +22,17 @@ def test_the_tools_are_in_the_first_request(talk: Conversation) -> None:
 
 def test_the_definitions_cost_what_the_page_says(framework: Framework, talk: Conversation) -> None:
     """They are counted as the framework sends them."""
+    row = re.search(rf"\| \[{framework.title}\].*", PAGE.read_text(encoding="utf-8"))
+    assert row is not None
+    most = int(row[0].split("|")[3].replace(",", ""))
     ours = [each for name, each in talk.first.tools.items() if name.endswith(SURFACE)]
 
     cost = count(json.dumps(ours, ensure_ascii=False, separators=(",", ":")))
 
-    assert 500 < cost <= MOST_TOKENS[framework.name]
+    assert most - 100 < cost <= most
 
 
+@pytest.mark.behaviour("agents.results")
 def test_a_result_reaches_the_model_whatever_its_kind(talk: Conversation) -> None:
     """No framework parses, wraps or drops it."""
     seen = {name: _bare(text) for name, text in talk.results.items()}
@@ -105,12 +101,9 @@ def test_a_background_run_is_followed_to_its_end(talk: Conversation) -> None:
     assert _bare(talk.results["followed"]) == "42"
 
 
-def test_a_call_is_approved(framework: Framework, talk: Conversation) -> None:
+def test_a_call_is_approved(talk: Conversation) -> None:
     """By the agent's user if the framework shows forms, else by an operator in a shell."""
-    if framework.refuses_forms:
-        assert "refused by" in talk.results["approved"]
-    else:
-        assert _bare(talk.results["approved"]) == "approved"
+    assert _bare(talk.results["approved"]) == "approved"
 
 
 def test_nothing_is_left_behind(talk: Conversation) -> None:
@@ -118,7 +111,8 @@ def test_nothing_is_left_behind(talk: Conversation) -> None:
     assert talk.left == []
 
 
-@pytest.mark.parametrize("name", [name for name, each in FRAMEWORKS.items() if not each.refuses_forms])
+@pytest.mark.behaviour("agents.killed")
+@pytest.mark.parametrize("name", [name for name, each in FRAMEWORKS.items() if not each.is_a_program])
 def test_a_killed_agent_takes_its_run_and_its_gateway_with_it(name: str, tmp_path: Path) -> None:
     """A run that waits for approval would wait for minutes."""
     home = Home(tmp_path / "home")

@@ -126,6 +126,7 @@ DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
+AGENTS = sorted((DOCS / "examples" / "frameworks").glob("*.py"))
 CONSOLE_PAGES = (
     DOCS / "tutorial" / "first-run.md",
     DOCS / "tutorial" / "your-agent-in-ten-minutes.md",
@@ -1001,7 +1002,39 @@ def test_dependencies_page_has_every_program_that_asks_over_http() -> None:
     assert {row[0]: row[1] for row in rows} == {name: locked[name] for name in asked}
 
 
+def test_dependencies_page_has_every_agent_framework() -> None:
+    """Each is on the page with the version that is pinned, and the environment that it is installed in."""
+    rows = _table(DOCS / "explanation" / "dependencies.md", "Agent frameworks")
+    pinned = []
+    for file in sorted((ROOT / "requirements").glob("agents-*.in")):
+        locked = dict(re.findall(r"^([a-z-]+)(?:\[.+\])?==(\S+)", _read(file.with_suffix(".txt")), re.MULTILINE))
+        pinned += [[name, locked[name], file.stem] for name in re.findall(r"^[a-z-]+", _read(file), re.MULTILINE)]
+
+    assert [[row[0], row[1], row[3]] for row in rows] == sorted(pinned)
+
+
 # Examples
+
+
+@pytest.mark.parametrize("example", AGENTS, ids=lambda example: example.name)
+def test_agent_is_shown_below_its_framework(example: Path) -> None:
+    """The page shows the file that `tests/agents` runs, word for word."""
+    assert f"```python\n{_read(example)}```\n" in _read(DOCS / "howto" / "frameworks.md")
+
+
+def test_agents_page_has_the_version_of_each_framework() -> None:
+    """The table says which version was tested, and every heading of it has a section."""
+    page = DOCS / "howto" / "frameworks.md"
+    versions = {row[0]: row[1] for row in _table(DOCS / "explanation" / "dependencies.md", "Agent frameworks")}
+    packages = ("pydantic-ai-slim", "openai-agents", "langchain", "smolagents", "crewai", "claude-agent-sdk")
+
+    rows = _table(page, "Use an agent framework")
+
+    assert [row[1] for row in rows] == [versions[name] for name in packages]
+    assert [row[0] for row in rows] == [
+        f"[{heading}](#{heading.lower().replace(' ', '-')})"
+        for heading in re.findall(r"^## (.*)", _read(page), re.MULTILINE)
+    ]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
