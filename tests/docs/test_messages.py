@@ -4,6 +4,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -19,6 +20,7 @@ SHORTEST = 6
 """Characters of a quoted piece that is looked for: shorter ones stand between two figures and are found anywhere."""
 
 
+@cache
 def fixed_parts() -> list[str]:
     """The texts in the code, each f-string in the pieces between its figures; docstrings are none."""
     found = []
