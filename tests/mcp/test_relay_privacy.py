@@ -28,6 +28,7 @@ from sealyard.broker.upstreams.mcp import open_transport
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig
 from sealyard.privacy import TOKEN
+from sealyard.serve.dialogue import READING_SECONDS
 from sealyard.serve.relay import build_relay
 from sealyard.serve.relay.concealment import loosened
 from sealyard.values.access import Approval, ApprovalRequest
@@ -357,6 +358,7 @@ async def test_person_at_the_client_is_asked_in_the_handshakes_era(tmp_path: Pat
 
     async def elicit(_: Any, params: Any) -> types.ElicitResult:
         asked.append(params.message)
+        await asyncio.sleep(READING_SECONDS)
         return types.ElicitResult(action="accept", content={"decision": "once"})
 
     policy = rules(decision="ask", operators=False)
