@@ -466,8 +466,8 @@ async def test_one_principal_cannot_fill_the_gateway_with_background_runs(tmp_pa
         other = await yard.executions.start(ExecuteRequest(code="1"), principal="bob")
         done = await yard.executions.look(other.execution_id, principal="bob", seconds=60)
         recorded = len(await yard.store.executions())
-        async with asyncio.timeout(60):  # until those that have their turn say so
-            while len(queued := waiting(yard)) > len(states[3:]):  # noqa: ASYNC110 - nothing tells it
+        async with asyncio.timeout(60):  # until all have come to the queue, and those that have their turn say so
+            while len(queued := waiting(yard)) != 3:  # noqa: ASYNC110 - nothing tells it
                 await asyncio.sleep(0.01)
         state = yard.executions.state(queued[0], principal="alice").state
 
