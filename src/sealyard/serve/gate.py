@@ -205,6 +205,8 @@ class Gate:
             found = _find(self._clients, token.strip().encode("latin-1")) if scheme.lower() == "bearer" else None
             if found is None:
                 message = "A bearer token is needed: Authorization: Bearer TOKEN."
+                if authorization:
+                    message = "This gateway does not know the token. Give that of a principal: Authorization: Bearer TOKEN."
                 raise Refusal("unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
             principal, known_by = found, "token"
         scope[PRINCIPAL], scope[KNOWN_BY] = principal, known_by
