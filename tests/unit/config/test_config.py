@@ -247,8 +247,8 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
         ("[store]\npath = 1979-05-27", "store.path is a date. Give a string."),
         ("[http]\nunset = []",
          "http has no key 'unset'. Its keys are allowed_hosts, allowed_origins, answer_seconds, body_seconds, "
-         "connections, dashboard, header_seconds, idle_seconds, max_request_bytes, principals, requests_per_minute, "
-         "token, tokens."),
+         "compress, connections, dashboard, header_seconds, idle_seconds, max_request_bytes, principals, "
+         "requests_per_minute, token, tokens."),
         ("[http.principals]\nci = 'secret'", "http.principals.ci is a string. Give a table."),
         ("[http.principals.ci]\nlevel = 'production'",
          "http.principals.ci has no token. Give it a token_sha256: `sealyard token ci` makes one."),
