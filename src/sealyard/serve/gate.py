@@ -206,7 +206,9 @@ class Gate:
             if found is None:
                 message = "A bearer token is needed: Authorization: Bearer TOKEN."
                 if authorization:
-                    message = "This gateway does not know the token. Give that of a principal: Authorization: Bearer TOKEN."
+                    message = (
+                        "This gateway does not know the token. Give that of a principal: Authorization: Bearer TOKEN."
+                    )
                 raise Refusal("unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
             principal, known_by = found, "token"
         scope[PRINCIPAL], scope[KNOWN_BY] = principal, known_by
