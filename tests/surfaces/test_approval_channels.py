@@ -6,14 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import mcp_types as types
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from tests.surfaces.api_gateway import asks
 from tests.surfaces.conftest import Connect, in_memory, serving
 from tests.surfaces.test_approvals import (
     ASK,
     CODE,
     PRINCIPALS,
+    THREE,
     TOOL,
     Person,
     accept,
@@ -284,3 +288,26 @@ async def test_a_form_that_keeps_coming_back_empty_is_a_refusal_that_says_so(con
         f"ApprovalRefused: {TOOL} refused by local (elicitation): nothing was chosen in 3 forms"
     )
     assert len(person.seen) == 3
+
+
+@pytest.mark.parametrize(("shown", "encoding"), [("[]", "gzip"), ('["local"]', None)])
+async def test_forms_that_show_private_values_are_not_compressed(
+    config: Config, shown: str, encoding: str | None
+) -> None:
+    """Their length would tell what the values have in common with what code wrote beside them."""
+    encodings: list[str | None] = []
+
+    async def note(response: httpx2.Response) -> None:
+        if b"tools/call" in response.request.content:
+            encodings.append(response.headers.get("content-encoding"))
+
+    async with (
+        serving(config(f"{ASK}\n[approval]\nreveal_to = {shown}\n")) as url,
+        httpx2.AsyncClient(event_hooks={"response": [note]}, timeout=60) as http,
+        Client(
+            streamable_http_client(url, http_client=http), cache=None, elicitation_callback=Person(accept("once"))
+        ) as client,
+    ):
+        await client.session.call_tool("execute_code", {"code": THREE}, allow_input_required=True)
+
+    assert encodings == [encoding]

@@ -25,6 +25,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import ValidationError
 
+from sealyard.serve.compression import UNCOMPRESSED
 from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, Unattended
 
 if TYPE_CHECKING:  # the handshake needs none, nor the store that they are in
@@ -206,6 +207,8 @@ class Asking:
             ask_id: types.ElicitRequest(params=await call.form(ask, ctx.protocol_version))
             for ask_id, ask in list(call.asks.items())
         }
+        if ctx.request is not None and principal in self._approvals().asking.reveal_to:
+            ctx.request.scope[UNCOMPRESSED] = True  # the forms show private values
         return types.InputRequiredResult(input_requests=requests, request_state=state)
 
     def _hold(self, state: str, call: "_HeldCall") -> None:

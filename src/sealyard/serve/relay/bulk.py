@@ -156,9 +156,11 @@ class _Writing:
         headers = [(name, value) for name, value in start["headers"] if name != b"content-length"]
         length = str(sum(map(len, parts))).encode()
         await self._send({**start, "headers": [*headers, (b"content-length", length)]})
-        for part in parts:
+        for part in parts[:-1]:
             await self._send({"type": "http.response.body", "body": bytes(part), "more_body": True})
-        await self._send({"type": "http.response.body", "body": b""})
+        await self._send(
+            {"type": "http.response.body", "body": bytes(parts[-1])}
+        )  # one that is whole can be compressed
 
 
 def _events(body: bytes) -> Iterator[bytes]:
