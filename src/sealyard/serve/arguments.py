@@ -13,13 +13,14 @@ SPELLINGS = {"detail": "detail_level", "keyword": "query", "skill_name": "name"}
 """Accepted beside our own names, and advertised nowhere."""
 _JSON_CHARACTERS = 1 << 18
 """Of JSON in a text: decoded in a few milliseconds, whatever is in it. More rows belong in a file of the workspace."""
-_STRUCTURES = (inspect.AnyType, inspect.DictType, inspect.ListType, inspect.VarTupleType)
+_OBJECTS = (inspect.AnyType, inspect.DictType)
+_LISTS = (inspect.ListType, inspect.VarTupleType)
 
 
 def as_meant(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The arguments under our names. One that is null is absent, and so is an optional one that is `""` or `{}`.
+    """The arguments under our names. One that is null is absent, and so is an optional one that is empty.
 
-    Where an object or a list belongs, JSON in a text is one too: some clients declare it as a text.
+    Empty is `""`, and `{}` where an object belongs.
 
     Raises:
         InvalidRequest: Two names of one argument have different values.
@@ -30,23 +31,32 @@ def as_meant(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, 
         known = name if name in fields else SPELLINGS.get(name, name)
         known = known if known in fields else name
         is_required = name in fields and fields[name].required
-        if value is None or (value in ("", {}) and known in fields and not is_required):
+        is_empty = value == "" or (value == {} and known in _fields_of(kind, *_OBJECTS))
+        if value is None or (is_empty and known in fields and not is_required):
             continue
         if known in meant and meant[known] != value:
             other = next(each for each in given if each != name and SPELLINGS.get(each, each) == known)
             raise InvalidRequest(f"{other} and {name} differ. Give one of them: they mean the same.")
-        meant[known] = _decoded(value) if isinstance(value, str) and known in _structures(kind) else value
+        meant[known] = value
     return meant
 
 
+def with_decoded(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The arguments, with JSON in a text decoded where an object or a list belongs: some clients declare it as text."""
+    structures = _fields_of(kind, *_OBJECTS, *_LISTS)
+    return {
+        name: _decoded(value) if isinstance(value, str) and name in structures else value
+        for name, value in given.items()
+    }
+
+
 @functools.cache
-def _structures(kind: type[msgspec.Struct]) -> frozenset[str]:
-    """The arguments that may be an object or a list and have no meaning as a text."""
+def _fields_of(kind: type[msgspec.Struct], *types: type[inspect.Type]) -> frozenset[str]:
+    """The arguments whose type is one of these, or a union with one of them."""
     found = set()
     for field in msgspec.structs.fields(kind):
         info = inspect.type_info(field.type)
-        types = info.types if isinstance(info, inspect.UnionType) else (info,)
-        if any(isinstance(each, _STRUCTURES) for each in types):
+        if any(isinstance(each, types) for each in (info.types if isinstance(info, inspect.UnionType) else (info,))):
             found.add(field.encode_name)
     return frozenset(found)
 

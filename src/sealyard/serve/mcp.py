@@ -20,7 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from sealyard import __version__
 from sealyard.config.settings import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
-from sealyard.serve.arguments import as_meant
+from sealyard.serve.arguments import as_meant, with_decoded
 from sealyard.serve.dialogue import Asking, Call, Context, principal_of, seal_states
 from sealyard.serve.skills_extension import client_name, extend
 from sealyard.serve.surface import ARGUMENTS, instructions, surface_tools
@@ -419,7 +419,7 @@ def text_of(answer: _Answer) -> str:
 def _convert(params: types.CallToolRequestParams, kind: type[Any]) -> Any:
     """The arguments as `kind`. The error lists those that are advertised."""
     try:
-        return msgspec.convert(as_meant(params.arguments or {}, kind), kind, strict=False)
+        return msgspec.convert(with_decoded(as_meant(params.arguments or {}, kind), kind), kind, strict=False)
     except msgspec.ValidationError as error:
         known = ", ".join(ARGUMENTS[_NAMES.get(params.name, params.name)])
         raise InvalidRequest(f"The arguments of {params.name} are wrong: {error}. It takes {known}.") from None
