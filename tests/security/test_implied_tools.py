@@ -127,7 +127,13 @@ async def test_a_tool_never_stands_in_for_a_name_that_the_code_has(
     assert evil.calls == []
 
 
-@pytest.mark.parametrize("name", ["mean", "sleep", "Counter", "dumps", "deepcopy", "statistics", "np", "undefined"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("mean", "sleep", "Counter", "dumps", "deepcopy", "statistics", "np", "undefined"),
+        *("nlargest", "search", "sub", "randrange", "factorial", "strftime", "token_hex", "xrange", "DataFrame"),
+    ],
+)
 async def test_a_forgotten_import_of_python_s_own_hands_nothing_to_a_tool(tmp_path: Path, name: str) -> None:
     """An upstream that names a tool so would get the data of everybody who forgets it."""
     evil = upstream("evil", name)
@@ -136,6 +142,8 @@ async def test_a_forgotten_import_of_python_s_own_hands_nothing_to_a_tool(tmp_pa
 
     assert result.error == f"NameError: name {name!r} is not defined"
     assert evil.calls == []
+    if name in ("mean", "Counter", "statistics", "np"):  # whose home the guest knows
+        assert "servers" not in result.outcome.failure.hint
 
 
 def test_names_that_the_guest_knows_the_home_of_are_never_tools() -> None:

@@ -252,15 +252,16 @@ def _name_error(error: Any, found: re.Match[str], place: Place) -> str | None:
         return None
     if name in _WORDS:
         return f"Python writes {_WORDS[name]}."
-    if homes := tools.homes(name):
-        ways = " or ".join(f"`from {tools.ROOT}.{home} import {name}`" for home in homes[:_HOMES_SHOWN])
-        return f"Import it first: {ways}."
+    # Python's own first: a server could give a tool the name of what people forget to import.
     if name in _ALIASES:
         return f"Import it first: `import {_ALIASES[name]} as {name}`."
     if name in _HOMES:
         return f"Import it first: `from {_HOMES[name]} import {name}`."
     if name in sys.stdlib_module_names:
         return f"Import it first: `import {name}`."
+    if homes := tools.homes(name):
+        ways = " or ".join(f"`from {tools.ROOT}.{home} import {name}`" for home in homes[:_HOMES_SHOWN])
+        return f"Import it first: {ways}."
     near = next(iter(difflib.get_close_matches(name[:_NAME_CHARACTERS], place.names(), n=1)), None)
     return f"Did you mean {near!r}?" if near else None
 

@@ -12,6 +12,7 @@ import ast
 import builtins
 import contextlib
 import functools
+import importlib
 import posixpath
 import re
 import sys
@@ -253,31 +254,31 @@ _TOOL_CALLERS = frozenset(
 )
 _GUEST_NAMES = ("ToolError", "call_mcp_tool", "call_tool", "context", "result", "search_tools")
 """Names that every run has or asks for."""
-_FAMILIAR = frozenset(
-    (
-        *dir(builtins),
-        *_GUEST_NAMES,
-        *sys.stdlib_module_names,
-        *("np", "pd", "pl", "dt", "plt", "duckdb", "numpy", "pandas", "polars", "scipy"),
-        *("true", "false", "null", "none", "undefined", "nil", "NULL", "console", "require", "display"),
-        *("date", "time", "timedelta", "timezone", "tzinfo", "datetime", "sleep", "perf_counter", "monotonic"),
-        *("ChainMap", "Counter", "OrderedDict", "defaultdict", "deque", "namedtuple"),
-        *("accumulate", "chain", "combinations", "count", "cycle", "groupby", "islice", "pairwise", "permutations"),
-        *("product", "repeat", "starmap", "takewhile", "tee", "zip_longest"),
-        *("cache", "cmp_to_key", "lru_cache", "partial", "reduce", "wraps"),
-        *("fmean", "mean", "median", "mode", "pstdev", "pvariance", "quantiles", "stdev", "variance"),
-        *("ceil", "comb", "cos", "dist", "exp", "floor", "fsum", "gcd", "hypot", "isclose", "isinf", "isnan", "lcm"),
-        *("log", "log10", "log2", "prod", "sin", "sqrt", "tan", "trunc"),
-        *("attrgetter", "itemgetter", "methodcaller"),
-        *("Any", "NamedTuple", "Optional", "TypedDict", "cast", "Decimal", "Fraction", "Enum", "Path", "PurePath"),
-        *("BytesIO", "StringIO", "Template", "Thread", "ThreadPoolExecutor", "UUID", "uuid4", "as_completed"),
-        *("asdict", "dataclass", "field", "contextmanager", "suppress", "copy", "deepcopy", "pformat", "pprint"),
-        *("dump", "dumps", "load", "loads", "choice", "choices", "randint", "random", "sample", "shuffle", "uniform"),
-        *("getenv", "getcwd", "listdir", "makedirs", "gather", "create_task", "wait_for", "findall", "fullmatch"),
-        *("b64decode", "b64encode", "md5", "sha1", "sha256", "quote", "unquote", "urlencode", "urlparse", "dedent"),
-    )
+_LIBRARY = """
+    ast asyncio base64 bisect calendar cmath collections collections.abc concurrent.futures contextlib copy csv
+    dataclasses datetime decimal difflib enum fnmatch fractions functools glob gzip hashlib heapq hmac html io
+    ipaddress itertools json logging math operator os os.path pathlib pickle pprint queue random re secrets shlex
+    shutil statistics string struct subprocess sys tempfile textwrap threading time traceback types typing unicodedata
+    urllib.parse urllib.request uuid warnings weakref zlib zoneinfo
+""".split()
+"""The modules whose functions people call without importing them."""
+_ELSEWHERE = (
+    *("np", "pd", "pl", "dt", "plt", "duckdb", "numpy", "pandas", "polars", "scipy", "sns", "requests", "tqdm"),
+    *("DataFrame", "Series", "array", "arange", "linspace", "zeros", "ones", "concat", "merge", "pivot_table"),
+    *("read_csv", "read_excel", "read_json", "read_parquet", "to_datetime", "to_numeric"),
+    *("true", "false", "null", "none", "undefined", "nil", "NULL", "console", "require", "display", "get_ipython"),
+    *("basestring", "execfile", "file", "long", "raw_input", "reload", "unichr", "unicode", "xrange"),
 )
-"""Names that code calls when its author forgot an import: an upstream could name a tool so and be handed the data."""
+"""Names of packages for data, of notebooks, of other languages and of Python 2."""
+
+
+@functools.cache
+def _familiar() -> frozenset[str]:
+    """Names that code calls when its author forgot an import: a tool named so would be handed the data."""
+    own = [name for module in _LIBRARY for name in vars(importlib.import_module(module)) if not name.startswith("_")]
+    return frozenset((*dir(builtins), *_GUEST_NAMES, *sys.stdlib_module_names, *_ELSEWHERE, *own))
+
+
 _SLEEPS = frozenset(("time.sleep", "asyncio.sleep"))
 _ALL_WALKS = _WALKS | _PARENTS
 _CHECKED_BUILTINS = {name.removeprefix("builtins.") for name in _REFERENCES if name.startswith("builtins.")}
@@ -500,7 +501,9 @@ class _Rules:
         self._packages = frozenset(packages or policy.packages)
         self._refused = frozenset(policy.refused_modules)
         # Bound anywhere is bound: code that defines a name of its own never means a tool by it.
-        self._unbound = names.unbound.keys() - names.bound - _FAMILIAR
+        self._unbound = names.unbound.keys() - names.bound
+        if self._unbound:
+            self._unbound -= _familiar()
         self._covered: set[int] = set()
         """Nodes that the finding about a larger node covers."""
         self._calls = 0
