@@ -42,6 +42,7 @@ _PROFILES = f"{PATH}/p/"
 _ENTRANCE = "sealyard.entrance"
 """The key in a request's scope under which the gate stores its entrance."""
 _QUERY = "codemode"
+_QUERY_BYTES = 2_000  # decoded on the event loop: many times what a client needs
 _WITHOUT, _WITH = ("false", "off", "0", "no"), ("true", "on", "1", "yes")
 _NAME_CHARACTERS = 200  # of a client's name that are compared: names have a few dozen
 
@@ -75,6 +76,8 @@ def find_entrance(scope: Scope, profiles: Collection[str]) -> Entrance | None:
 
 
 def _has_code_mode(query: bytes) -> bool:
+    if len(query) > _QUERY_BYTES:
+        raise Refusal("invalid_request", f"The query has more than {_QUERY_BYTES:,} bytes. Leave out all but {_QUERY}.")
     given = {value.lower() for name, value in parse_qsl(query.decode("latin-1"), True) if name.lower() == _QUERY}
     if given <= {*_WITH}:
         return True
@@ -224,7 +227,7 @@ class _Faces:
             tools = opened.tools
             seen = tools.views.servers(names, tools.catalog.snapshot, principal)
             names = [name for name in names if name in seen]
-        self._reached[profile, principal] = tuple(names)
+        self._reached.setdefault((profile, principal), tuple(names))  # another request may have been here first
 
     async def _opened_gateway(self) -> "Yard | Border":
         whole = self._gateway
