@@ -20,10 +20,10 @@ def filter_log(conceal: Callable[[str], str] | None = None) -> None:
             handler.addFilter(RepeatFilter())
             handler.addFilter(_EarlyFilter(str))
         else:
-            for each in handler.filters[:]:
-                if isinstance(each, _EarlyFilter):
-                    handler.removeFilter(each)
-            handler.addFilter(ConcealingFilter(conceal))
+            early = [each for each in handler.filters if isinstance(each, _EarlyFilter)]
+            handler.addFilter(ConcealingFilter(conceal))  # before the others go: threads may write meanwhile
+            for each in early:
+                handler.removeFilter(each)
 
 
 class RepeatFilter(logging.Filter):
