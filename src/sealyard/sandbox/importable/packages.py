@@ -56,7 +56,8 @@ def find_packages(names: Iterable[str], *, environment: Path | None = None) -> G
             continue
         known.add(name)
         # By its name: to read what all that are installed are called takes longer than all else here.
-        dist = next(iter(importlib.metadata.distributions(name=name, path=path)), None)
+        # An uninstallation that was interrupted leaves a folder without a name.
+        dist = next((each for each in importlib.metadata.distributions(name=name, path=path) if each.name), None)
         if dist is None:
             continue
         tops = _top_level(dist)
