@@ -22,10 +22,10 @@ from sealyard.config import Config
 from sealyard.config.settings import HttpConfig, PrincipalEntry, PrivacyConfig, PrivacyRule, StoreConfig
 from sealyard.privacy import TOKEN
 from sealyard.sandbox.policy import DEFAULT
-from sealyard.serve.dialogue import READING_SECONDS
+from sealyard.serve.dialogue import READING_SECONDS, Call
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
-from sealyard.values.access import ApprovalRequest, ApprovalSettings, AuditRow
+from sealyard.values.access import ApprovalRequest, ApprovalSettings, AuditRow, Unattended
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
@@ -179,6 +179,54 @@ async def test_what_code_writes_beside_a_token_is_not_taken_for_its_value(tmp_pa
         "    mcp__crm__send",
         "    argument text",
     ]
+
+
+async def test_a_token_is_shown_as_the_tool_gets_it_however_it_is_spelled(tmp_path: Path) -> None:
+    """A spelling that the tool would be given the value of is revealed; one that only looks like a token is not."""
+    code = (
+        "from servers.crm import person, send\np = person()\n"
+        "send(to=p['email'].replace('_', '%5F'), text=p['email'].replace('PII', 'P\u0131I'))"
+    )
+    upstream, person = crm(), Approver()
+    async with (
+        opened(tmp_path, upstream, approval=SHOWN) as yard,
+        Client(build_server(yard, Config().surface), cache=None, elicitation_callback=person) as client,
+    ):
+        await client.call_tool("execute_code", {"code": code})
+
+    (form,) = person.seen
+    shown = [line.strip() for line in form.splitlines() if line.strip().endswith(f" is {json.dumps(EMAIL)}")]
+    assert len(shown) == 1
+    assert shown[0].startswith("%5F%5FPII")
+    ((_, sent),) = [call for call in upstream.calls if call[0] == "send"]
+    assert EMAIL.partition("@")[0] in sent["to"]
+    assert EMAIL.partition("@")[0] not in sent["text"]
+
+
+async def test_the_time_in_which_a_form_is_built_is_nobodys_reading(tmp_path: Path) -> None:
+    """Code chooses how much stands in it, and how many are built before any of them is sent."""
+    now = time.time()
+    told: dict[str, Any] = {"execution_id": "run1", "number": 1, "rule": "", "reason": "", "arguments_sha256": ""}
+    ask = ApprovalRequest(
+        id="a",
+        principal="local",
+        session="local:default",
+        tool="mcp__crm__send",
+        arguments={"to": "x" * 4_000_000},
+        asked_at=now,
+        expires_at=now + 60,
+        **told,
+    )
+    answer = types.ElicitResult(action="accept", content={"decision": "always"})
+    async with opened(tmp_path, crm()) as yard:
+        call = Call(yard.approvals, "local")
+        await call.form(ask, "2025-11-25")
+        unsent = call.judge("a", answer)
+        call.note_shown(["a"])
+        sent = call.judge("a", answer)
+
+    assert unsent == Unattended(action="accept", seconds=0.0)
+    assert isinstance(sent, Unattended)
 
 
 async def test_nothing_in_a_value_is_obeyed_by_who_renders_it(tmp_path: Path) -> None:

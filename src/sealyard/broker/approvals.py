@@ -11,15 +11,13 @@ import contextlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from itertools import islice
 from typing import Any
 
 import msgspec
 
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, InvalidRequest, StoreError, UnknownApproval
-from sealyard.privacy import TOKEN
-from sealyard.privacy.vault import RevealedValue
+from sealyard.privacy.vault import RevealedValue, Vault
 from sealyard.store import Store
 from sealyard.values.access import (
     RUN_ASK,
@@ -224,10 +222,11 @@ class Approvals:
         if self._find is None:
             return {}
         values: dict[str, str | int | float] = {}
-        for token in await asyncio.to_thread(_tokens, ask.arguments):  # of megabytes, perhaps
+        tokens = await asyncio.to_thread(_tokens, ask.arguments)  # of megabytes, perhaps
+        for spelled, token in tokens.items():
             for found in await self._find(token):
                 if found.scope in (ask.session, "gateway"):
-                    values[token] = found.value
+                    values[spelled] = found.value
                     body = {"token": found.token, "scope": found.scope, "type": found.type}
                     body |= {"approval": ask.id, "channel": channel}
                     self._store.audit(AuditEntry(kind="privacy.reveal", principal=by, body=body))
@@ -448,10 +447,14 @@ class _Waiting:
             self.offer(self._fallback)
 
 
-def _tokens(arguments: Any) -> list[str]:
-    """The tokens in an ask's arguments, as they are spelled there."""
-    found = TOKEN.finditer(msgspec.json.encode(arguments).decode())
-    return list(islice(dict.fromkeys(match[0] for match in found), _REVEALED))
+def _tokens(arguments: Any) -> dict[str, str]:
+    """The tokens in an ask's arguments by their spelling there, found as a call of the tool would find them."""
+    found: dict[str, str] = {}
+    for spelled, token in Vault.tokens_in(arguments):
+        found[spelled] = token
+        if len(found) == _REVEALED:
+            break
+    return found
 
 
 def _is_same_call(one: ApprovalRequest, other: ApprovalRequest) -> bool:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-TOKEN = re.compile(r"__PII_([a-z][a-z0-9_]{0,39}?)_([0-9a-f]{12})__", re.IGNORECASE)
+TOKEN = re.compile(r"__PII_([a-z][a-z0-9_]{0,39}?)_([0-9a-f]{12})__", re.IGNORECASE | re.ASCII)
 """A token anywhere in a text. Code may have changed its case."""
 
 

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -106,6 +106,7 @@ class Call:
         try:
             while True:
                 form = await self.form(ask, ctx.protocol_version)
+                self.note_shown([ask.id])
                 answer = await ctx.session.elicit_form(
                     form.message, form.requested_schema, related_request_id=ctx.request_id
                 )
@@ -121,8 +122,13 @@ class Call:
         values: Mapping[str, object] = {}
         if self.principal in self._approvals.asking.reveal_to:
             values = await self._approvals.reveal(ask, by=self.principal, channel="elicitation")
-        self._shown_at.setdefault(ask.id, time.monotonic())
         return _form(ask, version, values, is_again=ask.id in self._empty)
+
+    def note_shown(self, ask_ids: Iterable[str]) -> None:
+        """Take the time at which these forms are sent. To build them takes time, which nobody reads in."""
+        now = time.monotonic()
+        for ask_id in ask_ids:
+            self._shown_at.setdefault(ask_id, now)
 
     def judge(self, ask_id: str, answer: object) -> Approval | Unattended | None:
         """The decision in an answer to the last form; None if nothing was chosen in it, so that it is shown again."""
@@ -207,6 +213,7 @@ class Asking:
             ask_id: types.ElicitRequest(params=await call.form(ask, ctx.protocol_version))
             for ask_id, ask in list(call.asks.items())
         }
+        call.note_shown(requests)
         if ctx.request is not None and principal in self._approvals().asking.reveal_to:
             ctx.request.scope[UNCOMPRESSED] = True  # the forms show private values
         return types.InputRequiredResult(input_requests=requests, request_state=state)

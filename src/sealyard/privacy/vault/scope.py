@@ -13,7 +13,7 @@ import json
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -272,6 +272,7 @@ _BEGIN = re.compile(r"(?:__|%5F%5F|_%5F|%5F_)PII(?:_|%5F)", re.IGNORECASE | re.A
 _WHOLE = re.compile(
     rf"{_U}{{2}}PII{_U}([a-z](?:[a-z0-9_]|%5F){{0,39}}?){_U}([0-9a-f]{{12}}){_U}{{2}}", re.IGNORECASE | re.ASCII
 )
+_PERCENT = re.compile("%5F", re.IGNORECASE)
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://([^/?#\s]*)\S*", re.IGNORECASE | re.ASCII)
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})", re.ASCII)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{1,300})?(?:e[+-]?[0-9]{1,3})?", re.IGNORECASE | re.ASCII)
@@ -353,6 +354,20 @@ def count_tokens(value: Any, most: int) -> int:
         elif isinstance(each, list | tuple):
             waiting += each
     return count
+
+
+def tokens_in(value: Any) -> Iterator[tuple[str, str]]:
+    """Each token in JSON data as `reveal_tokens` finds it: as it is spelled there, and as it was given out."""
+    waiting = deque([value])
+    while waiting:
+        each = waiting.popleft()
+        if isinstance(each, str):
+            for match in _WHOLE.finditer(each) if _begins(each) else ():
+                yield match[0], _PERCENT.sub("_", match[0])
+        elif isinstance(each, dict):
+            waiting += [*each, *each.values()]
+        elif isinstance(each, list | tuple):
+            waiting += each
 
 
 def _begins(text: str) -> bool:

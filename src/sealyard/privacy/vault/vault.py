@@ -17,7 +17,7 @@ import msgspec
 from sealyard.errors import VaultError
 from sealyard.privacy.span import TOKEN
 from sealyard.privacy.vault.keys import Keys
-from sealyard.privacy.vault.scope import Scope
+from sealyard.privacy.vault.scope import Scope, tokens_in
 from sealyard.privacy.vault.seal import (
     PrivateValue,
     ScopeSecrets,
@@ -104,6 +104,8 @@ class Vault:
             scope = await self.scope(name)
             self._stamps[scope] = stamp
         return scope
+
+    tokens_in = staticmethod(tokens_in)
 
     async def find(self, token: str) -> list[RevealedValue]:
         """The values of a token in all scopes, for an operator. The caller records that in the audit log first.
