@@ -1,4 +1,4 @@
-"""What an agent requests, and executions in the background: start them, read their state and result, cancel them."""
+"""The requests of agents, and executions in the background: start them, read their state and result, cancel them."""
 
 import asyncio
 import contextlib

@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 @dataclass(kw_only=True, eq=False)
 class Begun:
-    """What is open, or opening, before the other parts of a yard are built on it."""
+    """The parts that are open, or opening, before the others of a yard are built on them."""
 
     store: Store
     home: Path

@@ -81,7 +81,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     remote: dict[str, Any] | None
     """The entry for a gateway over HTTP; `None` if the client can only start servers."""
     token: dict[str, Any] | None = None
-    """What the remote entry has besides where the gateway wants a token: a reference to the variable that holds it.
+    """Added to the remote entry where the gateway wants a token: a reference to the variable that holds it.
     `None` if the client knows no references."""
     switches: tuple[Switches, ...] = ()
 
@@ -238,7 +238,7 @@ CLIENTS = {
 
 
 class Gateway(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client's entry starts, or reaches at an address.
+    """The gateway that a client's entry starts, or reaches at an address.
 
     Raises:
         InvalidRequest: The address or the variable is not one, or holds a secret, which would stand in clients' files.
@@ -273,7 +273,7 @@ class Gateway(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> list[str]:
-        """What a person must do for it."""
+        """The steps that are left to a person."""
         notes = list(self.launch_notes)
         if self.variable is not None:
             notes.append(f"set {self.variable} where the client runs: `sealyard token NAME` makes a token")

@@ -1,4 +1,4 @@
-"""How a client starts the gateway, which needs Linux, on the system that the client runs on."""
+"""The command by which a client starts the gateway, which needs Linux, on the client's own system."""
 
 import shutil
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def launch(
 
 
 def launch_notes(machine: Machine) -> list[str]:
-    """What a person must know of a gateway that runs beside the client's system."""
+    """Notes for a person about a gateway that runs beside the client's system."""
     in_wsl = (
         "the gateway starts in WSL: install sealyard and its servers' programs there, and set the variables that the"
         f" configuration refers to in its ~/.profile; {_HELP}"

@@ -65,7 +65,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def describe(self) -> dict[str, str]:
-        """What a person is told of it, without secrets."""
+        """A description for people, without secrets."""
         return {
             "client": self.place.client,
             "file": str(self.place.path),
