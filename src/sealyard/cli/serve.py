@@ -12,13 +12,15 @@ import click
 
 from sealyard import serve as wires
 from sealyard import yard as yards
+from sealyard.analysis import GUESTS
 from sealyard.broker import policy
 from sealyard.cli import USUAL_COLLECTION
 from sealyard.cli.command import CONFIG_ARGUMENT, find_profile, load
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import remark
 from sealyard.config import Config
-from sealyard.errors import InvalidRequest
+from sealyard.errors import InvalidConfig, InvalidRequest, SandboxUnavailable
+from sealyard.sandbox.ahead import Ahead, begin_sandbox
 
 if TYPE_CHECKING:
     from sealyard.access import Guards
@@ -49,8 +51,9 @@ def serve(*, http: str | None, mode: str | None, profile: str | None) -> None:
     loaded = load()
     if find_profile(profile, loaded) is not None and http is not None:
         raise InvalidRequest(f"Over HTTP a profile is part of the URL. Leave --profile out, and use /mcp/p/{profile}.")
-    modes = wires.Modes(loaded, mode or loaded.surface.mode)
-    run_to_end(_serve(loaded, modes, None if http is None else parse_address(http), profile or ""))
+    run_to_end(
+        _serve(loaded, mode or loaded.surface.mode, None if http is None else parse_address(http), profile or "")
+    )
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -62,23 +65,45 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-async def _serve(config: Config, modes: "Modes", address: tuple[str, int] | None, profile: str) -> None:
-    if address is not None:
-        await _serve_http(config, modes, address)
-    elif modes.all == {"proxy"}:  # nothing else can come up, so nothing needs a sandbox
-        async with yards.open_border(config, preset=_LOCAL) as border:
-            await _settle(border.guards)
-
-            async def find_offload() -> "Offload | None":
-                return border.guards.offload
-
-            server = modes.build_server(border, profile=profile)
-            await wires.serve_stdio(server, find_offload)
-    else:
-        await _serve_stdio(config, modes, profile)
+async def _serve(config: Config, mode: str, address: tuple[str, int] | None, profile: str) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        # With `proxy` as the usual mode, few run code or nobody.
+        ahead = None if mode == "proxy" else await _begin_sandbox(config, stack)
+        modes = wires.Modes(config, mode)  # imports the MCP SDK, which takes most of the start
+        if address is not None:
+            await _serve_http(config, modes, address, ahead)
+        elif modes.all == {"proxy"}:  # nothing else can come up, so nothing needs a sandbox
+            await _serve_border(config, modes, profile)
+        else:
+            await _serve_stdio(config, modes, profile, ahead)
 
 
-async def _serve_stdio(config: Config, modes: "Modes", profile: str) -> None:
+async def _begin_sandbox(config: Config, stack: contextlib.AsyncExitStack) -> Ahead | None:
+    """Have the sandbox start while the other parts are imported. If it cannot, opening the yard says why.
+
+    The first start of all does without, so that a config which proves wrong leaves no folder behind.
+    """
+    if not config.store.path.exists():
+        return None
+    with contextlib.suppress(InvalidConfig, SandboxUnavailable, OSError):
+        policy, folder = yards.build_policy(config.sandbox), config.store.path.resolve().parent / "run"
+        begun = begin_sandbox(policy, tier=config.sandbox.tier, own=GUESTS, folder=folder)
+        return await stack.enter_async_context(begun)
+    return None
+
+
+async def _serve_border(config: Config, modes: "Modes", profile: str) -> None:
+    async with yards.open_border(config, preset=_LOCAL) as border:
+        await _settle(border.guards)
+
+        async def find_offload() -> "Offload | None":
+            return border.guards.offload
+
+        server = modes.build_server(border, profile=profile)
+        await wires.serve_stdio(server, find_offload)
+
+
+async def _serve_stdio(config: Config, modes: "Modes", profile: str, ahead: Ahead | None) -> None:
     """Serve over standard input and output while the yard opens: clients wait for the list of tools, and not for long.
 
     If it cannot be opened, requests that wait for it are answered by an error, and the process ends with the reason.
@@ -97,7 +122,7 @@ async def _serve_stdio(config: Config, modes: "Modes", profile: str) -> None:
     serving = asyncio.create_task(serve_client())
     try:
         open_yard = await asyncio.to_thread(lambda: yards.open_yard)  # to import what it needs takes half of the start
-        async with open_yard(config, preset=_LOCAL) as yard:
+        async with open_yard(config, preset=_LOCAL, ahead=ahead) as yard:
             await _settle(yard.guards)
             _trace(yard)
             opened.set_result(yard)
@@ -107,7 +132,7 @@ async def _serve_stdio(config: Config, modes: "Modes", profile: str) -> None:
         await asyncio.gather(serving, return_exceptions=True)
 
 
-async def _serve_http(config: Config, modes: "Modes", address: tuple[str, int]) -> None:
+async def _serve_http(config: Config, modes: "Modes", address: tuple[str, int], ahead: Ahead | None) -> None:
     from sealyard.serve import api, dashboard  # noqa: PLC0415 - standard input needs neither, and no web server
 
     preset, key = wires.default_preset(address, config.http), None
@@ -117,7 +142,7 @@ async def _serve_http(config: Config, modes: "Modes", address: tuple[str, int]) 
             border = await stack.enter_async_context(yards.open_border(config, preset=preset))
             server, guards, readiness = modes.build_server(border), border.guards, border.readiness
         else:
-            yard = await stack.enter_async_context(yards.open_yard(config, preset=preset))
+            yard = await stack.enter_async_context(yards.open_yard(config, preset=preset, ahead=ahead))
             server, guards = modes.build_server(yard), yard.guards
             _trace(yard)
             readiness, routes = yard.operations.readiness, api.routes(yard)

@@ -17,6 +17,7 @@ import msgspec
 
 from sealyard.errors import InvalidRequest, SandboxBroken, SandboxUnavailable
 from sealyard.sandbox import spawn
+from sealyard.sandbox.ahead import Ahead
 from sealyard.sandbox.importable import Library, add_own, find_packages
 from sealyard.sandbox.policy import DEFAULT, LEVELS, IsolationLevel, IsolationPolicy
 from sealyard.sandbox.pool import PoolOptions, Slots
@@ -44,6 +45,7 @@ async def open_sandbox(
     own: Mapping[str, Path] | None = None,
     folder: Path | None = None,
     slots: Slots | None = None,
+    ahead: Ahead | None = None,
 ) -> AsyncIterator[Sandbox]:
     """A sandbox of the strongest tier that this machine has proven to offer.
 
@@ -51,7 +53,8 @@ async def open_sandbox(
     only the packages that the policy names are shown to the code. `library` holds the tools that code can import.
     `own` are folders of the gateway's Python files by the name under which code imports them at every level; they are
     shown read-only and imported before any run. `folder` is where the landlock tier keeps files, by default the
-    system's temporary directory. `slots` says who runs when, by default as the options of the pool do.
+    system's temporary directory. `slots` says who runs when, by default as the options of the pool do. `ahead` is a
+    zygote that was started before, and is used if it is what would be started now.
 
     Raises:
         LevelUnavailable: The machine cannot honour the policy's level and `allow_weaker` is not set.
@@ -61,7 +64,7 @@ async def open_sandbox(
         policy = LEVELS[policy]
     packages = add_own(find_packages(policy.packages, environment=environment), own or {})
     setup = spawn.Setup(policy=policy, packages=packages, library=None if library is None else library.path)
-    parts = {"library": library, "folder": folder, "slots": slots, "allow_weaker": allow_weaker}
+    parts = {"library": library, "folder": folder, "slots": slots, "ahead": ahead, "allow_weaker": allow_weaker}
     sandbox, report = await _open_best(setup, tier, options=pool or PoolOptions(), **parts)
     try:
         sandbox.report = report

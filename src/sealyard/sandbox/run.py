@@ -16,6 +16,7 @@ from sealyard.code import read
 from sealyard.errors import InvalidRequest, LevelUnavailable, SandboxBroken, SandboxClosed
 from sealyard.offload import Offload
 from sealyard.sandbox import spawn, wire
+from sealyard.sandbox.ahead import Ahead
 from sealyard.sandbox.importable import Library
 from sealyard.sandbox.policy import IsolationPolicy
 from sealyard.sandbox.pool import Pool, PoolOptions, RunClock, Slot, Slots
@@ -66,6 +67,7 @@ class Sandbox:
         library: Library | None = None,
         folder: Path | None = None,
         slots: Slots | None = None,
+        ahead: Ahead | None = None,
         allow_weaker: bool = False,
     ) -> None:
         self.policy = setup.policy
@@ -80,6 +82,7 @@ class Sandbox:
             setup,
             options,
             folder=folder,
+            ahead=ahead,
             likely_stubs=(lambda: None) if library is None else library.likely,
             hand_over=self._hand_over,
         )

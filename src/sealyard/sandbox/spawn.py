@@ -84,6 +84,7 @@ def start(given: Setup, directory: Path | None) -> ZygoteProcess:
     setup: dict[str, Any] = {
         "tier": tier,
         "privileged": given.privileged,
+        "users": f"0 {FIRST_USER} {USERS}",
         "capabilities": tier == "namespace" or held_capabilities() != 0,
         "bounding_set": tier == "namespace" or bool(held_capabilities() & _SETPCAP),
         "syscalls": dict(numbers(machine)),
@@ -155,9 +156,3 @@ def can_change_user() -> bool:
 def is_privileged() -> bool:
     """True if this process may build namespaces as root and give workers users of their own."""
     return os.geteuid() == 0 and can_change_user() and bool(held_capabilities() & _SYS_ADMIN)
-
-
-def map_users(pid: int) -> None:
-    """Give the user namespace of `pid` its range of users, none of which exists outside."""
-    for name in ("uid_map", "gid_map"):
-        Path(f"/proc/{pid}/{name}").write_text(f"0 {FIRST_USER} {USERS}", encoding="ascii")

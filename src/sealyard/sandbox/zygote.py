@@ -18,6 +18,7 @@ import msgspec
 
 from sealyard.errors import SandboxBroken, SandboxUnavailable
 from sealyard.sandbox import spawn
+from sealyard.sandbox.ahead import Ahead
 from sealyard.values.runs import Tier
 
 _log = logging.getLogger(__name__)
@@ -123,13 +124,14 @@ class Zygote:
         """Memory that every worker begins with and that belongs to no file."""
 
     @classmethod
-    async def start(cls, setup: spawn.Setup, directory: Path | None) -> "Zygote":
-        """Execute a zygote and wait until it is ready.
+    async def start(cls, setup: spawn.Setup, directory: Path | None, ahead: Ahead | None = None) -> "Zygote":
+        """Execute a zygote, or take the one that was started `ahead`, and wait until it is ready.
 
         Raises:
             SandboxUnavailable: It could not build its walls; the message says at which step.
         """
-        zygote = cls(spawn.start(setup, directory))
+        started = None if ahead is None else ahead.take(setup, directory)
+        zygote = cls(started or spawn.start(setup, directory))
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await zygote._get_ready(setup.tier)
@@ -142,22 +144,13 @@ class Zygote:
         return zygote
 
     async def _get_ready(self, tier: Tier) -> None:
-        while True:
-            await _wait_readable(self._loop, self._control.fileno())
-            message, _ = self._read_packet()
-            if message is None:
-                words = self._started.last_words()
-                raise SandboxUnavailable(f"The zygote of tier {tier!r} ended before it was ready. {words}".strip())
-            if message["op"] == "map":
-                try:
-                    spawn.map_users(self._process.child.pid)
-                except OSError as error:
-                    raise SandboxUnavailable(f"The workers' users could not be mapped: {error}.") from error
-                self._control.send(b'{"op":"mapped"}')
-            elif message["op"] == "failed":
-                raise SandboxUnavailable(f"{message['order']} failed: {message['error']}")
-            else:
-                break
+        await _wait_readable(self._loop, self._control.fileno())
+        message, _ = self._read_packet()
+        if message is None:
+            words = self._started.last_words()
+            raise SandboxUnavailable(f"The zygote of tier {tier!r} ended before it was ready. {words}".strip())
+        if message["op"] == "failed":
+            raise SandboxUnavailable(f"{message['order']} failed: {message['error']}")
         for name, reason in message["packages"].items():
             _log.warning("The package %s cannot be imported in the sandbox: %s", name, reason)
         self.landlock_abi = int(message["layers"]["landlock_abi"])

@@ -10,7 +10,8 @@ from sealyard.doors import lazy_door
 if TYPE_CHECKING:
     from sealyard.yard.assembly import build_privacy, open_border
     from sealyard.yard.executions import AnalyzeRequest, ExecuteRequest
-    from sealyard.yard.opening import build_policy, open_yard
+    from sealyard.yard.isolation import build_policy
+    from sealyard.yard.opening import open_yard
     from sealyard.yard.yard import Border, Yard
 
 __all__ = (
@@ -29,6 +30,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that this fu
         __name__,
         assembly="build_privacy open_border",
         executions="AnalyzeRequest ExecuteRequest",
-        opening="build_policy open_yard",
+        isolation="build_policy",
+        opening="open_yard",
         yard="Border Yard",
     )

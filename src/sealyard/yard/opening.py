@@ -12,13 +12,14 @@ import msgspec
 
 from sealyard.analysis import GUESTS
 from sealyard.broker.policy import Policy, Preset
-from sealyard.config import Config, SandboxConfig
-from sealyard.errors import InvalidConfig
+from sealyard.config import Config
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
-from sealyard.sandbox.importable import Library, find_packages, open_library
-from sealyard.sandbox.policy import LEVELS, IsolationLevel, IsolationPolicy
+from sealyard.sandbox.ahead import Ahead
+from sealyard.sandbox.importable import Library, open_library
+from sealyard.sandbox.policy import IsolationPolicy
 from sealyard.sandbox.pool import Slots
 from sealyard.store import Store, TraceBudget, open_store
+from sealyard.yard.isolation import build_policy
 
 if TYPE_CHECKING:  # see `_find_assemble`
     from sealyard.broker.upstreams import ToolServer
@@ -61,14 +62,16 @@ async def open_yard(
     policy: IsolationPolicy | None = None,
     preset: Preset = "open",
     with_sandbox: bool = True,
+    ahead: Ahead | None = None,
     sinks: "Sequence[Sink]" = (),
 ) -> "AsyncIterator[Yard]":
     """A gateway over the upstreams of the config, and over `upstreams`.
 
     Search works at once over the tools that the store remembers; the sandbox and the upstreams without remembered tools
     start in the background. `policy` replaces the isolation of the config. `preset` decides calls without a rule unless
-    the config names a preset. `with_sandbox=False` opens a yard that cannot run code. Each of `sinks` makes a
-    `RunObserver` for every run, after the gateway's own.
+    the config names a preset. `with_sandbox=False` opens a yard that cannot run code. `ahead` is a sandbox
+    that was begun with the same isolation, and stays open longer than the yard. Each of `sinks` makes a `RunObserver`
+    for every run, after the gateway's own.
 
     Raises:
         InvalidConfig: The config asks for something that is not available.
@@ -84,7 +87,7 @@ async def open_yard(
         # Beside the store, out of reach of programs that clean up temporary directories. Resolved, because workers
         # have another working directory than the gateway.
         home = (await asyncio.to_thread(config.store.path.resolve)).parent
-        library = await stack.enter_async_context(open_library(home / "run"))
+        library = ahead.library if ahead else await stack.enter_async_context(open_library(home / "run"))
         options, walls = _pool_options(config, home), contextlib.AsyncExitStack()
         slots = Slots(options)
         opening = open_sandbox(
@@ -95,6 +98,7 @@ async def open_yard(
             library=library,
             own=GUESTS,
             folder=home / "run",
+            ahead=ahead,
             slots=slots,  # calls without code take them too, before the sandbox is ready
         )
         begun = Begun(
@@ -117,26 +121,6 @@ def _find_assemble() -> Any:
     from sealyard.yard.assembly import assemble  # noqa: PLC0415
 
     return assemble
-
-
-def build_policy(settings: SandboxConfig) -> IsolationPolicy:
-    """The level's policy with the config's own packages. Raises `InvalidConfig`."""
-    policy = LEVELS[IsolationLevel(settings.level)]
-    if not settings.data_packages:
-        policy = msgspec.structs.replace(policy, packages=())
-    if settings.packages:
-        for name in settings.packages:
-            if not find_packages((name,)).versions:
-                raise InvalidConfig(
-                    f"sandbox.packages names {name!r}, which is not installed. Install it, or take it out."
-                )
-        found = find_packages(settings.packages)
-        policy = msgspec.structs.replace(
-            policy,
-            packages=(*policy.packages, *settings.packages),
-            modules=(*policy.modules, *sorted(found.modules)),
-        )
-    return policy
 
 
 def _pool_options(config: Config, home: Path) -> PoolOptions:

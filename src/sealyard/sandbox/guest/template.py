@@ -6,10 +6,11 @@ host: no `/proc`, no network, no other process, no file of the gateway. Where wo
 it keeps a descriptor of `/proc` for them, which each closes before it reads anything from its connection.
 """
 
+import errno
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import kernel
@@ -43,7 +44,7 @@ class Entered(NamedTuple):
     """The names of the layers that could not be set up."""
 
 
-def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> Entered:
+def enter(setup: dict[str, Any]) -> Entered:
     """Build the template and continue in it as pid 1 of its own pid namespace.
 
     The process that called does not return: it waits for the new one and ends with it.
@@ -55,8 +56,7 @@ def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> Entered:
         # Real root builds the tree while it can still read every source, then gives that power up for good.
         kernel.unshare(kernel.NEW_MOUNT)
         _build_root(sources, setup)
-        kernel.unshare(kernel.NEW_USER)
-        ask_for_map()
+        _enter_mapped_users(proc, setup["users"])
         os.setgroups([])
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
@@ -87,6 +87,32 @@ def enter(setup: dict[str, Any], ask_for_map: Callable[[], None]) -> Entered:
         os.close(proc)
         return Entered(pid_namespace, memory, None, missing)
     return Entered(pid_namespace, memory, proc, missing)
+
+
+def _enter_mapped_users(proc: int, users: str) -> None:
+    """Continue as root of a new user namespace, which a child that stays outside gives the range `users`."""
+    moved, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(tell)
+        status = 0
+        try:
+            if os.read(moved, 1):  # nothing comes from a parent that could not move
+                for name in ("uid_map", "gid_map"):
+                    kernel.write_file(proc, f"{os.getppid()}/{name}", users)
+        except OSError as error:
+            status = error.errno or errno.EIO
+        os._exit(status)
+    try:
+        kernel.unshare(kernel.NEW_USER)
+        os.write(tell, b"1")
+    finally:
+        os.close(moved)
+        os.close(tell)
+        _, status = os.waitpid(child, 0)
+    if status:
+        code = os.waitstatus_to_exitcode(status)
+        raise OSError(code, f"the workers' users could not be mapped: {os.strerror(code)}")
 
 
 def enter_own_users(proc: int, namespaces: int, *, forbid_nested: bool) -> None:

@@ -215,7 +215,7 @@ def main() -> None:
         stage = "building the walls"
         entered: template.Entered | None = None
         if setup["tier"] == "namespace":
-            entered = _moved_away(template.enter(setup, lambda: _ask_for_map(control)))
+            entered = _moved_away(template.enter(setup))
             statm = entered.memory
         else:
             statm = kernel.move_away(os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC))
@@ -229,6 +229,8 @@ def main() -> None:
         zygote = Zygote(control, sealing, None if entered is None else entered.pid_namespace)
         stage = "locking down"
         if entered is not None:
+            gc.collect()
+            gc.freeze()  # each rehearsal collects, and would look through every imported package
             sealing.rehearse(gateway, _hooks)
         gateway.close()
         layers = seal.lock_zygote(setup)
@@ -255,11 +257,6 @@ def _cover_tracks() -> None:
             del sys.modules[name]
     sys.argv[:] = ["<agent>"]
     os.register_at_fork = _register_at_fork
-
-
-def _ask_for_map(control: Control) -> None:
-    control.send({"op": "map"})
-    control.receive()
 
 
 def _preload(names: list[str]) -> None:

@@ -9,6 +9,8 @@ import importlib.metadata
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from email.message import Message
+from email.parser import HeaderParser
 from pathlib import Path
 
 import msgspec
@@ -56,20 +58,21 @@ def find_packages(names: Iterable[str], *, environment: Path | None = None) -> G
             continue
         known.add(name)
         # By its name: to read what all that are installed are called takes longer than all else here.
-        # An uninstallation that was interrupted leaves a folder without a name.
-        dist = next((each for each in importlib.metadata.distributions(name=name, path=path) if each.name), None)
-        if dist is None:
+        for dist in importlib.metadata.distributions(name=name, path=path):
+            headers = _headers(dist)
+            if headers["Name"]:  # an uninstallation that was interrupted leaves a folder without a name
+                break
+        else:
             continue
         tops = _top_level(dist)
         entries.update(tops)
         offered = {name.partition(".")[0] for name in tops if not name.endswith((".dist-info", ".libs", ".pth"))}
         modules |= offered
-        if _key(dist.name) in wanted:
-            versions[dist.name] = dist.version
-            imports += sorted(name for name in offered - _NOT_IMPORTED_FIRST if _key(name) == _key(dist.name))
-        waiting += [
-            match[0] for text in dist.requires or () if not _EXTRA.search(text) and (match := _NAME.match(text))
-        ]
+        if name in wanted:
+            versions[headers["Name"]] = headers["Version"]
+            imports += sorted(top for top in offered - _NOT_IMPORTED_FIRST if _key(top) == name)
+        requires = headers.get_all("Requires-Dist") or (dist.requires if dist.read_text("requires.txt") else None) or ()
+        waiting += [match[0] for text in requires if not _EXTRA.search(text) and (match := _NAME.match(text))]
     return GuestPackages(
         versions=versions,
         entries=tuple(sorted((source, name) for name, source in entries.items())),
@@ -92,6 +95,12 @@ def add_own(packages: GuestPackages, own: Mapping[str, Path]) -> GuestPackages:
         imports=(*packages.imports, *own),
         own=tuple((str(folder.resolve()), name) for name, folder in own.items()),
     )
+
+
+def _headers(dist: importlib.metadata.Distribution) -> Message:
+    """The metadata of a distribution. Its own properties parse everything anew each, with pages of description."""
+    text = dist.read_text("METADATA") or dist.read_text("PKG-INFO") or dist.read_text("") or ""
+    return HeaderParser().parsestr(text.partition("\n\n")[0])
 
 
 def _top_level(dist: importlib.metadata.Distribution) -> dict[str, str]:

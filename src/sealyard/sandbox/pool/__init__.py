@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from sealyard.errors import SandboxBroken, SandboxClosed, SandboxUnavailable
 from sealyard.sandbox import spawn
+from sealyard.sandbox.ahead import Ahead
 from sealyard.sandbox.cgroup import ControlGroup, Leaf, open_control_group
 from sealyard.sandbox.directories import (
     close_directory,
@@ -49,6 +50,7 @@ class Pool:
         options: PoolOptions,
         *,
         folder: Path | None,
+        ahead: Ahead | None,
         likely_stubs: Callable[[], str | None],
         hand_over: Callable[[Zygote], Awaitable[None]],
     ) -> None:
@@ -60,6 +62,7 @@ class Pool:
         self._setup = setup
         self._hand_over = hand_over
         self._folder = folder
+        self._ahead = ahead
         self._loop = asyncio.get_running_loop()
         self._likely_stubs = likely_stubs
         self._group: ControlGroup | None = None
@@ -380,7 +383,7 @@ class Pool:
         if self.directory is not None:
             _link_packages(Path(spawn.package_folder(self.directory)), self._setup.packages)
         identities = self._identities()
-        return await Zygote.start(self._setup, self.directory), identities
+        return await Zygote.start(self._setup, self.directory, self._ahead), identities
 
     async def _renew_quietly(self, old: Zygote) -> None:
         try:
