@@ -240,7 +240,7 @@ def test_lines_about_a_client_are_withheld_until_there_is_a_guard(start: Start, 
 
 def test_listing_tools_over_pipes_imports_neither_the_yard_nor_a_web_page() -> None:
     """What is not needed for the list is imported after it, or never."""
-    late = ("sealyard.access", "sealyard.privacy.detect", "sealyard.sandbox", "sealyard.store.store")
+    late = ("sealyard.access", "sealyard.privacy.detect", "sealyard.sandbox.run", "sealyard.store.store")
     late += ("sealyard.yard.assembly", "sealyard.yard.opening")
     never = ("sealyard.serve.api", "sealyard.serve.dashboard", "sealyard.serve.http", "sealyard.serve.relay.server")
     code = f"""

@@ -19,14 +19,18 @@ class Ahead:
 
     def __init__(self, setup: spawn.Setup, library: Library) -> None:
         self.library = library
+        self.packages = setup.packages
         self._setup = setup
         self._started: spawn.ZygoteProcess | None = spawn.start(setup, None)
 
     def take(self, setup: spawn.Setup, directory: Path | None) -> spawn.ZygoteProcess | None:
         """Hand the zygote over; None if it was taken before, or if anything about the one asked for is different."""
-        if directory is not None or setup != self._setup:
+        started = self._started
+        if started is None or directory is not None or setup != self._setup:
             return None
-        started, self._started = self._started, None
+        if (started.process.child.poll() or 0) < 0:  # killed; one that failed says why to whoever takes it
+            return None
+        self._started = None
         return started
 
     def close(self) -> None:

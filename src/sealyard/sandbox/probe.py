@@ -54,7 +54,7 @@ async def open_sandbox(
     `own` are folders of the gateway's Python files by the name under which code imports them at every level; they are
     shown read-only and imported before any run. `folder` is where the landlock tier keeps files, by default the
     system's temporary directory. `slots` says who runs when, by default as the options of the pool do. `ahead` is a
-    zygote that was started before, and is used if it is what would be started now.
+    sandbox that was begun with these arguments and this library.
 
     Raises:
         LevelUnavailable: The machine cannot honour the policy's level and `allow_weaker` is not set.
@@ -62,7 +62,7 @@ async def open_sandbox(
     """
     if isinstance(policy, IsolationLevel):
         policy = LEVELS[policy]
-    packages = add_own(find_packages(policy.packages, environment=environment), own or {})
+    packages = ahead.packages if ahead else add_own(find_packages(policy.packages, environment=environment), own or {})
     setup = spawn.Setup(policy=policy, packages=packages, library=None if library is None else library.path)
     parts = {"library": library, "folder": folder, "slots": slots, "ahead": ahead, "allow_weaker": allow_weaker}
     sandbox, report = await _open_best(setup, tier, options=pool or PoolOptions(), **parts)
