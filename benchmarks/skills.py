@@ -20,7 +20,7 @@ from mcp import Client
 from benchmarks.migration import measure_migration, show_migration
 from benchmarks.tables import promised_table, samples_table
 from benchmarks.tokens import fake_servers, read_tools
-from benchmarks.yardsticks import load_since, summary
+from benchmarks.yardsticks import load_since, summary, text_of
 from sealyard.catalog.catalog import Catalog
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import plain, screen
@@ -30,7 +30,7 @@ from sealyard.errors import SandboxBroken
 from sealyard.examples import customers, demo_upstreams, expenses, files, mail, trips
 from sealyard.examples.toolbox import Toolbox
 from sealyard.metrics import tokens
-from sealyard.serve.mcp import build_server, text_of
+from sealyard.serve.mcp import build_server
 from sealyard.store import open_store
 from sealyard.store.database import connect, connect_reader
 from sealyard.values.skills import SaveSkill

@@ -15,13 +15,14 @@ import msgspec
 from mcp import Client
 
 from benchmarks.tables import promised_table
+from benchmarks.yardsticks import text_of
 from sealyard.cli.terminal import columns, plain, screen
 from sealyard.config import Config
 from sealyard.config.settings import SandboxConfig, StoreConfig
 from sealyard.errors import InvalidRequest, SandboxBroken
 from sealyard.examples import demo_upstreams
 from sealyard.metrics import tokens
-from sealyard.serve.mcp import build_server, text_of
+from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
 from sealyard.values.tools import Definition, ToolAnnotations, ToolSpec
 from sealyard.yard import Yard, open_yard

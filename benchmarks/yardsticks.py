@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import mcp_types as types
+
 from sealyard.sandbox.spawn import interpreter
 
 CALLS = 1_000
@@ -102,3 +104,9 @@ def summary(values: list[float]) -> dict[str, Any]:
 def load_since(before: float) -> str:
     """The load of the machine: `before`, as `os.getloadavg` gave it at the start, and now."""
     return f"{before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores"
+
+
+def text_of(answer: object) -> str:
+    """The text of an answer over MCP, as the agent reads it."""
+    blocks = answer.content if isinstance(answer, types.CallToolResult) else []
+    return "".join(block.text for block in blocks if isinstance(block, types.TextContent))

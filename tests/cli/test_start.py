@@ -14,7 +14,7 @@ from tests import warm
 
 from sealyard.disk import locked
 from sealyard.privacy.vault import KEY_FILE
-from sealyard.serve.surface import surface_tools
+from sealyard.yard.surface import surface_tools
 
 Message = dict[str, Any]
 

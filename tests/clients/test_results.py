@@ -11,7 +11,7 @@ from tests.clients.programs import PROGRAMS
 from tests.clients.table import Table
 
 from sealyard.metrics.tokens import count
-from sealyard.serve.surface import ARGUMENTS
+from sealyard.yard.surface import ARGUMENTS
 
 OWN_TOKENS = 700
 """More than the gateway's own."""

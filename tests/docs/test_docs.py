@@ -60,7 +60,6 @@ from sealyard.sandbox import IsolationPolicy, PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox import policy as levels
 from sealyard.sandbox.review import SEVERITIES
 from sealyard.serve import api, dashboard
-from sealyard.serve.texts import search_text
 from sealyard.store import open_store
 from sealyard.testing import FakeUpstream
 from sealyard.values.access import ApprovalSettings, AuditEntry
@@ -70,6 +69,7 @@ from sealyard.values.runs import Usage as RunUsage
 from sealyard.values.skills import SkillStatus
 from sealyard.values.tools import DetailLevel, OAuthConfig, UpstreamState
 from sealyard.yard import AnalyzeRequest, ExecuteRequest, Yard, open_yard
+from sealyard.yard.surface.texts import search_text
 
 AlertState = public("AlertState")
 AlertView = public("AlertView")

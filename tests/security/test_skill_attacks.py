@@ -32,11 +32,11 @@ from sealyard.broker.policy import PolicySettings, Rule, ToolLimits
 from sealyard.config import Config
 from sealyard.config.settings import HttpConfig, PrincipalEntry, SkillsConfig, StoreConfig
 from sealyard.errors import InvalidSkill, SkillUnusable, StoreError, UnknownSkill
-from sealyard.serve.texts import loaded_text
 from sealyard.skills import migrate_skills
 from sealyard.testing import FakeUpstream
 from sealyard.values.skills import SaveExample, SaveSkill, Skill, SkillSource
 from sealyard.yard import ExecuteRequest, Yard, open_yard
+from sealyard.yard.surface.texts import loaded_text
 
 SCOPES = HttpConfig(
     principals={

@@ -17,7 +17,7 @@ from sealyard.serve.api.exchange import while_connected
 from sealyard.serve.connections import LEFT
 from sealyard.serve.mcp import build_server
 from sealyard.serve.skills_extension import EXTENSION
-from sealyard.serve.surface import surface_tools
+from sealyard.yard.surface import surface_tools
 
 
 @contextlib.asynccontextmanager

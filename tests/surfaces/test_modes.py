@@ -21,7 +21,7 @@ from tests.surfaces.test_http import ACCEPT, HELLO
 from tests.surfaces.test_surface import text_of
 
 from sealyard.config.settings import hash_token
-from sealyard.serve.surface import surface_tools
+from sealyard.yard.surface import surface_tools
 
 MORE = f"""
 [upstreams.trips]

@@ -12,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 from tests.surfaces.conftest import Connect, Reach
 
 from sealyard.metrics import tokens
-from sealyard.serve.surface import ARGUMENTS
 from sealyard.store import open_store
+from sealyard.yard.surface import ARGUMENTS
 
 
 def text_of(result: types.CallToolResult) -> str:

@@ -4,7 +4,7 @@ import click
 
 from sealyard.cli.command import CONFIG, load
 from sealyard.cli.terminal import write
-from sealyard.serve import system_prompt
+from sealyard.yard.surface import system_prompt
 
 
 @click.command()

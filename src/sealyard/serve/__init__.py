@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from sealyard.serve.mcp import build_server
     from sealyard.serve.modes import Modes
     from sealyard.serve.stdio import serve_stdio
-    from sealyard.serve.surface import system_prompt
 
 __all__ = (
     "ConcealingFilter",
@@ -23,7 +22,6 @@ __all__ = (
     "filter_log",
     "open_http",
     "serve_stdio",
-    "system_prompt",
 )
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
@@ -34,5 +32,4 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that this fu
         mcp="build_server",
         modes="Modes",
         stdio="serve_stdio",
-        surface="system_prompt",
     )

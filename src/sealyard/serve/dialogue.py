@@ -77,6 +77,14 @@ class Call:
         self._empty: dict[str, int] = {}
         """The number of forms about each ask in which nothing was chosen."""
 
+    def on_output(self, text: str) -> None:
+        """Send output of code to the client."""
+        self.stream.add(text)
+
+    def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Send the progress of a tool to the client."""
+        self.stream.relay(progress, total, message)
+
     def channel(self, execution_id: str) -> AbstractContextManager[None]:
         """While open, the questions of an execution go to this client's user."""
         return self._approvals.channel(execution_id, self._ask)

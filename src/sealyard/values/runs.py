@@ -218,6 +218,15 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Empty if an older version wrote it."""
 
 
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of a surface to a call, as a model reads it."""
+
+    text: str
+    is_error: bool = False
+    facts: dict[str, Any] | None = None
+    """About the execution, for the program around the model."""
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to the agent for one execution, bounded in tokens."""
 

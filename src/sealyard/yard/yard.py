@@ -1,8 +1,11 @@
 """The yard: every request of an agent as one method. `Yard.execute` is the request path."""
 
 import secrets
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -11,6 +14,8 @@ from sealyard.broker import Approvals, Broker
 from sealyard.broker.policy import Policy
 from sealyard.broker.upstreams import OnProgress, Response
 from sealyard.catalog import Snapshot
+from sealyard.config.settings import SurfaceConfig
+from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
 from sealyard.learning import Assessment
 from sealyard.metrics import Report
 from sealyard.observe import Live, Recorder
@@ -19,12 +24,14 @@ from sealyard.privacy import TOKEN, Guard
 from sealyard.privacy.vault import RevealedValue
 from sealyard.sandbox import Sandbox
 from sealyard.sandbox.review import check_code
+from sealyard.skills import SaveSkill
 from sealyard.store import Store
 from sealyard.values.access import AuditEntry, Grant, Profile
 from sealyard.values.documents import check_values
 from sealyard.values.facts import UseCase
-from sealyard.values.runs import OnOutput, Result
-from sealyard.values.tools import SearchAnswer, SearchRequest
+from sealyard.values.runs import Answer, ExecutionState, OnOutput, Result
+from sealyard.values.skills import Skill
+from sealyard.values.tools import SearchAnswer, SearchRequest, ToolSpec, glob
 from sealyard.yard.code_run import (
     CodeRun,
     Parts,
@@ -37,7 +44,20 @@ from sealyard.yard.code_run import (
 )
 from sealyard.yard.executions import AnalyzeRequest, ExecuteRequest, Execution, Executions
 from sealyard.yard.results import answer_text
+from sealyard.yard.surface.arguments import (
+    CallArguments,
+    ExecuteArguments,
+    FindArguments,
+    ListArguments,
+    LoadArguments,
+    SearchArguments,
+    convert,
+)
+from sealyard.yard.surface.definitions import instructions, surface_tools
+from sealyard.yard.surface.texts import HIT_TOKENS, found_text, loaded_text, saved_text, search_text
 
+_FOLLOW = "Pass execution_id alone to wait for its result, or with cancel=true to stop it."
+_Arguments = TypeVar("_Arguments", bound=msgspec.Struct)
 _LONG_NAME = 1_000  # a longer token is not written to the audit log
 
 
@@ -186,12 +206,40 @@ class Yard(Parts):
         request = SearchRequest(query=query, detail_level=detail_level, server=server, limit=limit)
         return await find_tools(self, request, visit=visit, view=view, guard=guard)
 
+    async def search_text(
+        self,
+        query: str,
+        *,
+        detail_level: str,
+        server: str | None,
+        limit: int,
+        principal: str,
+        schemas: bool = False,
+    ) -> str:
+        """The answer to a search within the budget. Without words and server it names the servers.
+
+        `schemas` adds those of `full` hits, beyond the budget: they are for programs.
+
+        Raises:
+            InvalidRequest: There is no such server or detail level, or the limit is out of range.
+        """
+        found = await self.search(query, detail_level=detail_level, server=server, limit=limit, principal=principal)
+        snapshot, views = self.tools.catalog.snapshot, self.tools.views
+        unlisted = views.servers(self.tools.finder.unlisted(), snapshot, principal)
+        budget = self.runner.result_tokens
+        if not query.strip() and not server:
+            servers = views.servers(self.tools.upstreams, snapshot, principal)
+            return search_text(found, unlisted, budget, servers, schemas=schemas)
+        budget = budget if detail_level == "full" else min(budget, HIT_TOKENS * limit)
+        return search_text(found, unlisted, budget, schemas=schemas)
+
     async def call(
         self,
         name: str,
         arguments: dict[str, Any],
         *,
         principal: str = "local",
+        session: str | None = None,
         execution_id: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> Response:
@@ -204,15 +252,15 @@ class Yard(Parts):
             CallRefused: The policy, a person, a token or a limit refuses the call.
             UpstreamError: The server or the tool failed.
         """
-        session = self.runner.session_of(principal, None)
+        place = self.runner.session_of(principal, session)
         wrote = as_json({"name": name, "arguments": arguments}, "arguments")
         with self.runner.slots.enter(principal) as slot:
             snapshot = await self.snapshot(principal)
-            guard = await self.guards.of(session)
+            guard = await self.guards.of(place)
             grant = Grant(
                 execution_id=execution_id or secrets.token_hex(8),
                 principal=principal,
-                session=session,
+                session=place,
                 tools=snapshot.tools,
             )
             opening = self.recorder.open(
@@ -244,12 +292,16 @@ class Yard(Parts):
             return await guard.door.conceal_document(bytes(value))
         return await guard.door.conceal(value)
 
-    async def reveal(self, token: str, *, principal: str) -> list[RevealedValue]:
-        """The value behind a token of the principal's own sessions. It is in the audit log before this returns."""
+    async def reveal(self, token: str, *, principal: str, session: str | None = None) -> list[RevealedValue]:
+        """The value behind a token of the principal's own sessions, or of one of them.
+
+        It is in the audit log before this returns.
+        """
+        own = f"{principal}:" if session is None else self.runner.session_of(principal, session)
         found = [
             each
             for each in await self.guards.find(token)
-            if each.scope == "gateway" or each.scope.startswith(f"{principal}:")
+            if each.scope in ("gateway", own) or (session is None and each.scope.startswith(own))
         ]
         scopes = sorted({each.scope for each in found})
         shown = token if TOKEN.fullmatch(token) and len(token) <= _LONG_NAME else "(no token)"
@@ -277,6 +329,10 @@ class Yard(Parts):
         await self.guidance.close()
         await self.observer.accounting.close()
 
+    def surface(self, settings: SurfaceConfig, mode: str) -> "Surface":
+        """The tools of a mode, answered by this yard."""
+        return Surface(self, settings, mode)
+
     def note_exchange(self, principal: str, use_case: UseCase, *, wrote: str, read: str, part: str = "results") -> None:
         """Count an exchange that is not a run: text the agent wrote and the answer it read."""
         visit = self.observer.visit(principal, self.tools.seen_by(principal))
@@ -285,3 +341,289 @@ class Yard(Parts):
     async def report(self, since: float | None = None, until: float | None = None) -> Report:
         """The work of that period, its quality and its savings. Raises `StoreError`."""
         return await self.operations.figures.report(since, until)
+
+
+class Caller(Protocol):
+    """Whoever calls tools of a surface: a client of MCP, or an agent's model."""
+
+    principal: str
+
+    @property
+    def asks(self) -> Collection[str]:
+        """The open questions to the caller's person."""
+
+    def channel(self, execution_id: str) -> AbstractContextManager[None]:
+        """While open, the questions of an execution go to the caller's person."""
+
+    def on_output(self, text: str, /) -> None:
+        """Take output of code as it is printed."""
+
+    def on_progress(self, progress: float, total: float | None, message: str | None, /) -> None:
+        """Take the progress of a tool that code or the caller called."""
+
+
+@dataclass(kw_only=True, frozen=True)
+class Prepared:
+    """A call of a surface that is ready to be carried out: await `work` with `channel` open, and `write` its value."""
+
+    work: Awaitable[Any]
+    write: Callable[[Any], Answer]
+    channel: AbstractContextManager[None] = field(default_factory=nullcontext)
+
+
+class Surface:
+    """Prepares calls of the advertised tools by their names, and of upstreams' tools that are advertised too.
+
+    It carries out nothing itself, so that a call goes from whoever awaits it straight to the part that does it.
+    """
+
+    def __init__(self, yard: Yard, settings: SurfaceConfig, mode: str) -> None:
+        self._yard = yard
+        self._direct = settings.direct if mode == "hybrid" else ()
+        self._is_direct = glob(*self._direct) if self._direct else lambda name: None
+        self._tools: dict[str, Callable[[_Request], Prepared]] = {"search_tools": self._search}
+        if mode == "search":
+            self._tools["call_tool"] = self._call
+        else:
+            self._tools |= {
+                "execute_code": self._execute,
+                "execute_analysis": self._analyze,
+                "save_skill": self._save_skill,
+                "find_skills": self._find_skills,
+                "load_skill": self._load_skill,
+                # Not advertised: names that other programs have for ours.
+                "delete_skill": self._delete_skill,
+                "execute_python": self._execute,
+                "list_skills": self._list_skills,
+                "search_skills": self._find_skills,
+            }
+        shown = msgspec.json.encode([settings.instructions or instructions(mode), *surface_tools(mode)]).decode()
+        yard.observer.describe_surface(shown, self.is_direct)
+        self.known = (
+            f"There are {', '.join(tool['name'] for tool in surface_tools(mode))}; search_tools finds all others."
+        )
+        """For a name that there is not."""
+
+    def owns(self, name: str) -> bool:
+        """True for the name of a tool of our own."""
+        return name in self._tools
+
+    async def direct(self, principal: str) -> list[ToolSpec]:
+        """The upstreams' tools that are advertised to a principal."""
+        if not self._direct:
+            return []
+        specs = (await self._yard.snapshot(principal)).tools.values()
+        return sorted(filter(self.is_direct, specs), key=lambda spec: spec.full_name)
+
+    async def find_direct(self, name: str, principal: str) -> ToolSpec | None:
+        """The upstream's tool that is advertised under this name; None for another name."""
+        if not self._direct:
+            return None
+        spec = (await self._yard.snapshot(principal)).tools.get(name)
+        return spec if spec is not None and self.is_direct(spec) else None
+
+    def is_direct(self, spec: ToolSpec) -> bool:
+        """True if a tool of an upstream is advertised."""
+        return any(map(self._is_direct, (*spec.spellings, spec.name)))
+
+    def prepare(self, name: str, arguments: dict[str, Any], caller: Caller, *, session: str | None = None) -> Prepared:
+        """Prepare a call of a tool that `owns` or `find_direct` knows. `session` is that of calls that name none.
+
+        Raises:
+            InvalidRequest: The arguments are wrong.
+        """
+        return self._tools.get(name, self._call_direct)(_Request(name, arguments, session, caller))
+
+    async def failed(self, error: SealyardError, name: str, arguments: dict[str, Any], principal: str) -> Answer:
+        """The answer to a call that ended with an error: the model reads it."""
+        text = f"{type(error).__name__}: {error}"
+        if name.endswith(("_skill", "_skills")):  # it may quote the request, which nothing has concealed
+            text = await self._concealed(text, principal)
+        if isinstance(error, InvalidRequest | QueueFull) and not isinstance(error, InvalidArguments):
+            # Else a run has begun, and its bill has it.
+            self._yard.note_exchange(principal, "polling", wrote=_written(arguments), read=text)
+        return Answer(text=text, is_error=True)
+
+    async def _concealed(self, text: str, principal: str) -> str:
+        guard = await self._yard.guards.of(self._yard.runner.session_of(principal))
+        concealed: str = await guard.door.conceal(text)
+        return concealed
+
+    def _search(self, request: "_Request") -> Prepared:
+        given = request.convert(SearchArguments)
+        work = self._yard.search_text(
+            given.query,
+            detail_level=given.detail_level,
+            server=given.server,
+            limit=given.limit,
+            principal=request.caller.principal,
+        )
+        return Prepared(work=work, write=partial(self._exchanged, request, "discovery", "searches"))
+
+    def _exchanged(self, request: "_Request", use_case: UseCase, part: str, text: str) -> Answer:
+        """The answer to a call that is no run, whose tokens are counted here."""
+        principal, wrote = request.caller.principal, _written(request.arguments)
+        self._yard.note_exchange(principal, use_case, wrote=wrote, read=text, part=part)
+        return Answer(text=text)
+
+    def _execute(self, request: "_Request") -> Prepared:
+        given, caller = request.convert(ExecuteArguments), request.caller
+        if given.execution_id is not None:
+            looking = self._look(caller, given.execution_id, cancel=given.cancel)
+            return Prepared(work=looking, write=partial(self._polled, request, _written(request.arguments)))
+        run = ExecuteRequest(
+            code=given.code,
+            language=given.language,
+            context=given.context,
+            session=given.session or request.session,
+            timeout_seconds=given.timeout_seconds,
+            timeout=given.timeout,
+            isolation_level=given.isolation_level,
+        )
+        if given.background:
+            starting = self._start(run, caller.principal)
+            return Prepared(work=starting, write=partial(self._polled, request, ""))  # the code is on the run's bill
+        execution_id = secrets.token_hex(8)
+        running = self._yard.execute(
+            run,
+            principal=caller.principal,
+            on_output=caller.on_output,
+            on_progress=caller.on_progress,
+            execution_id=execution_id,
+        )
+        return Prepared(work=running, write=_answer, channel=caller.channel(execution_id))
+
+    def _polled(self, request: "_Request", wrote: str, answer: Answer) -> Answer:
+        self._yard.note_exchange(request.caller.principal, "polling", wrote=wrote, read=answer.text)
+        return answer
+
+    async def _start(self, run: ExecuteRequest, principal: str) -> Answer:
+        return self._state(await self._yard.executions.start(run, principal=principal), hint=_FOLLOW)
+
+    async def _look(self, caller: Caller, execution_id: str, *, cancel: bool) -> Answer:
+        """A background execution's state; waits while the caller's person is asked about it."""
+        executions, principal = self._yard.executions, caller.principal
+        if cancel:
+            return self._state(await executions.cancel(execution_id, principal=principal))
+        executions.state(execution_id, principal=principal)  # raises for an execution of another principal
+        with caller.channel(execution_id):
+            state = await executions.look(execution_id, principal=principal)
+            while caller.asks and not state.is_over:
+                state = await executions.look(execution_id, principal=principal)
+        return self._state(state)
+
+    def _analyze(self, request: "_Request") -> Prepared:
+        given, caller = request.convert(AnalyzeRequest), request.caller
+        given = msgspec.structs.replace(given, session=given.session or request.session)
+        execution_id = secrets.token_hex(8)
+        running = self._yard.analyze(
+            given, principal=caller.principal, execution_id=execution_id, on_progress=caller.on_progress
+        )
+        return Prepared(work=running, write=_answer, channel=caller.channel(execution_id))
+
+    def _save_skill(self, request: "_Request") -> Prepared:
+        given = request.convert(SaveSkill)
+        saving = self._yard.skills.save(given, principal=request.caller.principal)
+        return Prepared(work=saving, write=lambda saved: self._skill_answer(request, saved_text(saved)))
+
+    def _find_skills(self, request: "_Request") -> Prepared:
+        return self._found(request, request.convert(FindArguments))
+
+    def _list_skills(self, request: "_Request") -> Prepared:
+        return self._found(request, request.convert(ListArguments))
+
+    def _found(self, request: "_Request", given: FindArguments) -> Prepared:
+        finding = self._yard.skills.find(given.query, limit=given.limit, principal=request.caller.principal)
+        budget = self._yard.runner.result_tokens
+        return Prepared(work=finding, write=lambda found: self._skill_answer(request, found_text(found, budget)))
+
+    def _load_skill(self, request: "_Request") -> Prepared:
+        loading = self._loaded(request.convert(LoadArguments), request.caller.principal)
+        return Prepared(work=loading, write=partial(self._skill_answer, request))
+
+    async def _loaded(self, given: LoadArguments, principal: str) -> str:
+        loaded = await self._yard.skills.load(given.name, given.version, principal=principal)
+        kept = await self._yard.store.skills.statuses((loaded.skill.namespace,), loaded.skill.name)
+        versions = [version for _, version, _ in kept]
+        return loaded_text(loaded.skill, loaded.warnings, versions, self._yard.runner.result_tokens)
+
+    def _delete_skill(self, request: "_Request") -> Prepared:
+        """Delete a skill of the principal's own; a person deletes what is shared."""
+        given = request.convert(LoadArguments)
+        deleting = self._yard.skills.delete_own(given.name, given.version, principal=request.caller.principal)
+
+        def write(gone: list[Skill]) -> Answer:
+            deleted = {"skill": given.name, "deleted": [skill.version for skill in gone]}
+            return self._skill_answer(request, msgspec.json.encode(deleted).decode())
+
+        return Prepared(work=deleting, write=write)
+
+    def _skill_answer(self, request: "_Request", text: str) -> Answer:
+        return self._exchanged(request, "skill_reuse", "results", text)
+
+    def _call(self, request: "_Request") -> Prepared:
+        given = request.convert(CallArguments)
+        return self._call_direct(_Request(given.name, given.arguments, request.session, request.caller))
+
+    def _call_direct(self, request: "_Request") -> Prepared:
+        caller, execution_id = request.caller, secrets.token_hex(8)
+        calling = self._yard.call(
+            request.name,
+            request.arguments,
+            principal=caller.principal,
+            session=request.session,
+            on_progress=caller.on_progress,
+            execution_id=execution_id,
+        )
+        return Prepared(work=calling, write=self._called, channel=caller.channel(execution_id))
+
+    def _called(self, answer: Response) -> Answer:
+        return Answer(text=self._yard.text_of(answer))
+
+    def _state(self, state: ExecutionState, *, hint: str = "") -> Answer:
+        if state.result is not None:
+            return _answer(state.result)
+        facts: dict[str, Any] = {"execution_id": state.execution_id, "state": state.state}
+        if state.output:
+            facts["output_so_far"] = state.output
+        if asks := self._yard.approvals.open_asks(state.execution_id):
+            facts["waiting_for_approval"] = [{"id": ask.id, "tool": ask.tool} for ask in asks]
+        if state.error is not None:
+            facts["error"] = state.error
+        shown = facts | ({"hint": hint} if hint else {})
+        return Answer(text=msgspec.json.encode(shown).decode(), is_error=state.state == "failed", facts=facts)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A call of a surface's tool."""
+
+    name: str
+    arguments: dict[str, Any]
+    session: str | None
+    caller: Caller
+
+    def convert(self, kind: type[_Arguments]) -> _Arguments:
+        """The arguments as `kind`. Raises `InvalidRequest`."""
+        return convert(self.name, self.arguments, kind)
+
+
+def _written(arguments: dict[str, Any]) -> str:
+    """The arguments as the model wrote them."""
+    return msgspec.json.encode(arguments).decode()
+
+
+def _answer(result: Result) -> Answer:
+    outcome = result.outcome
+    facts: dict[str, Any] = {
+        "execution_id": outcome.execution_id,
+        "status": outcome.status,
+        "tier": outcome.tier,
+        "level": outcome.level,
+        "usage": msgspec.to_builtins(outcome.usage),
+    }
+    if outcome.spill is not None:
+        facts["file"] = outcome.spill.path
+    if outcome.failure is not None:
+        facts["failure"] = msgspec.to_builtins(outcome.failure)
+    return Answer(text=result.text, is_error=result.is_error, facts=facts)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from sealyard.serve.arguments import as_meant, with_decoded
 from sealyard.skills import SaveSkill
 from sealyard.yard import AnalyzeRequest
+from sealyard.yard.surface.arguments import as_meant, with_decoded
 
 ROWS = [{"a": 1}, {"a": 2}]
 

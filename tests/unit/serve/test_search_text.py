@@ -7,8 +7,8 @@ import pytest
 
 from sealyard.errors import InvalidRequest
 from sealyard.metrics import tokens
-from sealyard.serve.texts import search_text
 from sealyard.values.tools import Hit, SearchAnswer, bounded_limit
+from sealyard.yard.surface.texts import search_text
 
 
 def hits(count: int, characters: int) -> tuple[Hit, ...]:

@@ -22,7 +22,6 @@ from starlette.types import Receive, Scope, Send
 
 from sealyard.errors import QueueFull, SealyardError
 from sealyard.serve.api.declare import Call, Endpoint, Events, Needs, Reply, Text
-from sealyard.serve.arguments import as_meant
 from sealyard.serve.compression import UNCOMPRESSED
 from sealyard.serve.connections import LEFT
 from sealyard.serve.dialogue import PRINCIPAL
@@ -31,6 +30,7 @@ from sealyard.serve.gate import KNOWN_BY, check_body, gate_of, request_id_of
 from sealyard.values.access import AuditEntry
 from sealyard.wording import suggest
 from sealyard.yard import Yard
+from sealyard.yard.surface import as_meant
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,6 @@ from sealyard.broker.policy import Preset, Rule, ToolLimits
 from sealyard.catalog.stubs import Stub
 from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.serve.api.declare import Call, Cursor, Limit, Reply, endpoint, from_cursor, page_of, view_of
-from sealyard.serve.texts import search
 from sealyard.values.tools import Hit, ToolAnnotations, ToolSpec, UpstreamState
 
 _Tool = TypeVar("_Tool", bound="ToolSummary")
@@ -162,8 +161,7 @@ class Profiles(msgspec.Struct, frozen=True, kw_only=True):
 async def search_tools(call: Call[SearchQuery, None]) -> Reply[FoundTools]:
     """Find tools by words. Answers as the MCP tool search_tools does, and `full` hits have their `input_schema`."""
     query, yard = call.query, call.yard
-    text = await search(
-        yard,
+    text = await yard.search_text(
         query.query,
         detail_level=query.detail_level,
         server=query.server,

@@ -2,12 +2,13 @@
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import inspect
 
 from sealyard.errors import InvalidRequest
+from sealyard.yard.surface.definitions import ARGUMENTS
 
 SPELLINGS = {"detail": "detail_level", "keyword": "query", "skill_name": "name"}
 """Accepted beside our own names, and advertised nowhere."""
@@ -15,6 +16,76 @@ _JSON_CHARACTERS = 1 << 18
 """Of JSON in a text: decoded in a few milliseconds, whatever is in it. More rows belong in a file of the workspace."""
 _OBJECTS = (inspect.AnyType, inspect.DictType)
 _LISTS = (inspect.ListType, inspect.VarTupleType)
+_ADVERTISED = {
+    "delete_skill": "load_skill",
+    "execute_python": "execute_code",
+    "list_skills": "find_skills",
+    "search_skills": "find_skills",
+}
+"""Names that are answered and not advertised, and the tool whose arguments they take."""
+_K = TypeVar("_K", bound=msgspec.Struct)
+
+
+class SearchArguments(msgspec.Struct, forbid_unknown_fields=True):
+    """Those of `search_tools`."""
+
+    query: str = ""
+    detail_level: str = "with_description"
+    server: str | None = None
+    limit: int = 5
+
+
+class ExecuteArguments(msgspec.Struct, forbid_unknown_fields=True):
+    """Those of `execute_code`."""
+
+    code: str = ""
+    language: str = "python"
+    context: dict[str, Any] | None = None
+    session: str | None = None
+    timeout_seconds: float | None = None
+    timeout: float | None = None
+    isolation_level: str | None = None
+    background: bool = False
+    execution_id: str | None = None
+    cancel: bool = False
+
+
+class CallArguments(msgspec.Struct, forbid_unknown_fields=True):
+    """Those of `call_tool`."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class FindArguments(msgspec.Struct, forbid_unknown_fields=True):
+    """Those of `find_skills`."""
+
+    query: str = ""
+    limit: int = 5
+    detail_level: str = ""
+    """Taken and without effect: what is found of a skill is always shown whole."""
+
+
+class ListArguments(FindArguments):
+    """Those of `list_skills`."""
+
+    limit: int = 50
+
+
+class LoadArguments(msgspec.Struct, forbid_unknown_fields=True):
+    """Those of `load_skill`."""
+
+    name: str
+    version: str | None = None
+
+
+def convert(tool: str, given: Mapping[str, Any], kind: type[_K]) -> _K:
+    """The arguments of a tool as `kind`. Raises `InvalidRequest`, which lists those that are advertised."""
+    try:
+        return msgspec.convert(with_decoded(as_meant(given, kind), kind), kind, strict=False)
+    except msgspec.ValidationError as error:
+        known = ", ".join(ARGUMENTS[_ADVERTISED.get(tool, tool)])
+        raise InvalidRequest(f"The arguments of {tool} are wrong: {error}. It takes {known}.") from None
 
 
 def as_meant(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:

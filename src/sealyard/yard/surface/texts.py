@@ -1,7 +1,7 @@
 """The texts that answer a search, the same over MCP and HTTP, and `save_skill`, `find_skills` and `load_skill`."""
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -10,44 +10,13 @@ from sealyard.metrics import tokens
 from sealyard.values.skills import SHARED, FoundSkill, SavedSkill, Skill
 from sealyard.values.tools import Hit, SearchAnswer
 
-if TYPE_CHECKING:  # the texts are known before a yard is open
-    from sealyard.yard import Yard
-
-_HIT_TOKENS = 60
+HIT_TOKENS = 60
 """For each hit that is asked for, unless in full: five hits, the default, cost at most 300 tokens on any catalog."""
 _DESCRIPTIONS = (80, 60, 40, 20)
 """Lengths in characters to which descriptions are cut, one after the other, before any is left out."""
 _SCHEMA_BYTES = 1 << 20  # of schemas in one answer: fifty honest ones have a tenth, one hostile one a quarter
 _NAMES = 10  # servers that are named beside hits. Searching for nothing names them all.
 _MOST_VERSIONS = 10  # of a skill that are named beside its source: the newest, since code uses those
-
-
-async def search(
-    yard: "Yard",
-    query: str,
-    *,
-    detail_level: str,
-    server: str | None,
-    limit: int,
-    principal: str,
-    schemas: bool = False,
-) -> str:
-    """Search for a principal, and answer within the budget. Without words and server it names the servers.
-
-    `schemas` adds those of `full` hits, beyond the budget: they are for programs.
-
-    Raises:
-        InvalidRequest: There is no such server or detail level, or the limit is out of range.
-    """
-    answer = await yard.search(query, detail_level=detail_level, server=server, limit=limit, principal=principal)
-    snapshot = yard.tools.catalog.snapshot
-    unlisted = yard.tools.views.servers(yard.tools.finder.unlisted(), snapshot, principal)
-    budget = yard.runner.result_tokens
-    if not query.strip() and not server:
-        servers = yard.tools.views.servers(yard.tools.upstreams, snapshot, principal)
-        return search_text(answer, unlisted, budget, servers, schemas=schemas)
-    budget = budget if detail_level == "full" else min(budget, _HIT_TOKENS * limit)
-    return search_text(answer, unlisted, budget, schemas=schemas)
 
 
 def search_text(
