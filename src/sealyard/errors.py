@@ -22,6 +22,9 @@ SealyardError
 ├── QueueFull               too many runs wait for a slot: try again after `retry_seconds`
 │   └── OwnQueueFull        too many runs of this client wait: wait for some, or cancel some
 ├── HelperFailed            a helper process took too long or ended: send less, or simpler data
+├── ModelError              a model gave no usable reply: try again, or use another one
+│   ├── ModelRejected       the provider refuses the request: check the key, the model's name and its limits
+│   └── ModelUnavailable    the provider is overloaded or cannot be reached: try again after `retry_seconds`
 ├── VaultError              the vault of private values cannot be opened: the message names the missing key
 └── CallRefused             raised by an `on_call` callback; re-raised in the guest under its own name
     ├── UnknownToken        a token does not belong to this session: pass it exactly as it was received
@@ -44,6 +47,9 @@ __all__ = (
     "InvalidSkill",
     "LevelUnavailable",
     "LimitReached",
+    "ModelError",
+    "ModelRejected",
+    "ModelUnavailable",
     "NotRecorded",
     "OwnQueueFull",
     "PolicyRefused",
@@ -159,6 +165,23 @@ class OwnQueueFull(QueueFull):
 
 class HelperFailed(SealyardError):
     """A helper process took too long, ended or could not be started."""
+
+
+class ModelError(SealyardError):
+    """A model gave no usable reply."""
+
+
+class ModelRejected(ModelError):
+    """The provider refuses the request: another attempt cannot help."""
+
+
+class ModelUnavailable(ModelError):
+    """The provider is overloaded, limits the rate or cannot be reached."""
+
+    def __init__(self, message: str, *, retry_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_seconds = retry_seconds
+        """The pause that the provider asks for, if it does."""
 
 
 class VaultError(SealyardError):

@@ -34,6 +34,7 @@ _RESERVED = ("local", "operator")
 _PROFILE = r"[a-z0-9][a-z0-9_-]{0,23}"
 """Part of a URL, and of the name of a workspace, which has 100 characters."""
 _SECRET_KEYS = {
+    "api_key",
     "args",
     "bearer_token",
     "client_secret",
@@ -152,6 +153,38 @@ class SurfaceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     name: str = "sealyard"
     instructions: str | None = None
     """Instructions for the model in place of sealyard's own."""
+
+
+class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The agent of `sealyard chat` and `open_agent`: its model, and the bounds of its work."""
+
+    model: str | None = None
+    """Such as `anthropic:claude-haiku-4-5` or `openai-chat:NAME` with a `url`."""
+    url: str | None = None
+    """The address of a compatible server, in place of the provider's."""
+    api_key: str | None = None
+    """In place of the provider's own environment variable."""
+    mode: Mode | None = None
+    """The surface that the model works with; by default `surface.mode`. `proxy` is none for it."""
+    instructions: str = ""
+    """Added to the system prompt: who the assistant is, and for whom."""
+    reveal: bool = True
+    """Shows the person private values where the model wrote their tokens."""
+    reply_tokens: Annotated[int, Meta(ge=256, le=128_000)] = 8_192
+    """The longest reply."""
+    window_tokens: Annotated[int, Meta(ge=4_000, le=2_000_000)] = 100_000
+    """The most that a request may hold. Older answers are shortened before that."""
+    steps: Annotated[int, Meta(ge=1, le=1_000)] = 20
+    """Replies of the model to one message of the person."""
+    turn_seconds: _Seconds = 900.0
+    """The time for one message of the person, approvals included."""
+    conversation_tokens: Annotated[int, Meta(ge=1)] | None = None
+    conversation_usd: Annotated[float, Meta(gt=0)] | None = None
+    conversation_runs: Annotated[int, Meta(ge=1)] | None = None
+    daily_tokens: Annotated[int, Meta(ge=1)] | None = None
+    """Of each principal in one day, UTC, as the two after it."""
+    daily_usd: Annotated[float, Meta(gt=0)] | None = None
+    daily_runs: Annotated[int, Meta(ge=1)] | None = None
 
 
 class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -455,6 +488,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     upstreams: dict[str, UpstreamConfig] = {}
     surface: SurfaceConfig = SurfaceConfig()
+    agent: AgentConfig = AgentConfig()
     profiles: dict[str, ProfileEntry] = {}
     sandbox: SandboxConfig = SandboxConfig()
     store: StoreConfig = msgspec.field(default_factory=StoreConfig)
@@ -485,6 +519,7 @@ class _StoreTable(msgspec.Struct):
 
 _TABLES: Mapping[str, type[msgspec.Struct]] = {
     "surface": SurfaceConfig,
+    "agent": AgentConfig,
     "sandbox": SandboxConfig,
     "store": _StoreTable,
     "http": HttpConfig,

@@ -417,3 +417,40 @@
         calls = calls + excluded.calls, failures = failures + excluded.failures, seconds = seconds + excluded.seconds,
         translated = translated + excluded.translated, last_at = max(last_at, excluded.last_at),
         error = coalesce(excluded.error, error);
+
+-- schema 11
+    -- Conversations with models.
+    CREATE TABLE conversations (
+        principal TEXT NOT NULL,
+        name TEXT NOT NULL,
+        started_at DOUBLE PRECISION NOT NULL,
+        changed_at DOUBLE PRECISION NOT NULL,
+        model TEXT NOT NULL,
+        messages BIGINT NOT NULL,
+        input_tokens BIGINT NOT NULL,
+        cached_tokens BIGINT NOT NULL,
+        output_tokens BIGINT NOT NULL,
+        usd DOUBLE PRECISION,
+        runs BIGINT NOT NULL,
+        seconds DOUBLE PRECISION NOT NULL,
+        left_out BIGINT NOT NULL,
+        shortened BIGINT NOT NULL,
+        PRIMARY KEY (principal, name)
+    );
+    CREATE INDEX conversations_by_change ON conversations (principal, changed_at);
+    CREATE TABLE messages (
+        principal TEXT NOT NULL,
+        name TEXT NOT NULL,
+        number BIGINT NOT NULL,
+        message TEXT NOT NULL,
+        PRIMARY KEY (principal, name, number)
+    );
+    CREATE TABLE chat_days (
+        principal TEXT NOT NULL,
+        day BIGINT NOT NULL,
+        input_tokens BIGINT NOT NULL,
+        output_tokens BIGINT NOT NULL,
+        usd DOUBLE PRECISION NOT NULL,
+        runs BIGINT NOT NULL,
+        PRIMARY KEY (principal, day)
+    );

@@ -14,6 +14,7 @@ from sealyard.store import journal, tools
 from sealyard.store.approvals import ApprovalTable
 from sealyard.store.audit.log import AuditLog, read_entries
 from sealyard.store.audit.verification import AuditWatch
+from sealyard.store.chats import ChatTable
 from sealyard.store.columns import Columns
 from sealyard.store.database import Reader
 from sealyard.store.gateways import Lead
@@ -119,6 +120,7 @@ class Store(Table):
         self._write_executions = partial(journal.write_executions, owner=writer.owner)
         self.approvals = ApprovalTable(writer, reader)
         self.skills = SkillTable(writer, reader)
+        self.chats = ChatTable(writer, reader)
         self.vault = VaultTables(writer, reader, path)
         self.traces = TraceTable(writer, reader, traces)
         self.releases = ReleaseTable(writer, reader)
