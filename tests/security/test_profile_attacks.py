@@ -228,6 +228,125 @@ async def test_a_skill_that_needs_what_is_outside_does_not_exist_inside(kept: Ke
     assert [any("say" in uri for uri in uris) for uris in listed] == [True, False]
 
 
+# Skills that reach outside by a way round
+
+DIRECT = "from servers.outside import test_simple_text\n\n\ndef {name}() -> str:\n    return test_simple_text()\n"
+THROUGH = "from skills import {inner}\n\n\ndef {name}() -> str:\n    return {inner}()\n"
+COMPUTED = "def {name}() -> str:\n    return call_tool('mcp__outside__' + 'test_simple_text', {{}})\n"
+PLAIN = "def {name}() -> str:\n    return 'plain'\n"
+SAYS = [{"inputs": {}, "output": SAID}]
+
+
+async def save(client: Client, name: str, code: str, **arguments: Any) -> types.CallToolResult:
+    """The answer to saving a skill."""
+    asked = {"name": name, "code": code, "description": f"The skill {name}.", **arguments}
+    return await client.call_tool("save_skill", asked)
+
+
+async def saved(client: Client, name: str, code: str, examples: Any = ()) -> str:
+    """The version of a skill that is saved and active."""
+    text = text_of(await save(client, name, code, examples=examples))
+    assert '"status":"active"' in text, text
+    return str(json.loads(text)["version"])
+
+
+async def skill_uris(client: Client) -> list[str]:
+    """The resources of the skills extension."""
+    return [str(each.uri) for each in (await client.list_resources()).resources]
+
+
+@pytest.mark.behaviour("profiles.skills")
+@pytest.mark.parametrize("how", ["import", "import of an import", "computed name", "computed name in an import"])
+async def test_a_skill_that_reaches_outside_by_a_way_round_does_not_exist_inside(kept: Kept, how: str) -> None:
+    """Neither in a search, a load, an import, a resource, a suggestion or a message, and nothing can be put over it."""
+    url = await kept(shared)
+    mark = "".join(word[0] for word in how.split()) + str(len(how))
+    inner, between, outer = f"deep{mark}", f"middle{mark}", f"outer{mark}"
+    codes = {inner: (COMPUTED if "computed" in how else DIRECT).format(name=inner)}
+    if "of" in how.split():
+        codes[between] = THROUGH.format(name=between, inner=inner)
+    if "import" in how:
+        codes[outer] = THROUGH.format(name=outer, inner=[*codes][-1])
+    name = [*codes][-1]
+    use = f"from skills import {name}\n{name}()"
+    thief = f"def {name}() -> str:\n    return call_tool('mcp__outside__test_' + 'simple_text', {{}})\n"
+    async with connected(url) as wide, connected(f"{url}/p/money") as narrow:
+        await run(wide, "from servers.outside import test_simple_text\ntest_simple_text()")  # which examples repeat
+        for each, code in codes.items():
+            await saved(wide, each, code, SAYS)
+        control = [text_of(await run(wide, use)), *map(str, await skill_uris(wide))]
+        seen = [
+            text_of(await narrow.call_tool("find_skills", {"query": "the skill"})),
+            text_of(await narrow.call_tool("find_skills", {"query": ""})),
+            text_of(await narrow.call_tool("list_skills", {"limit": 50})),
+            text_of(await narrow.call_tool("search_tools", {"query": "simple text by a skill"})),
+            str(await skill_uris(narrow)),
+        ]
+        said = [
+            text_of(await narrow.call_tool("load_skill", {"name": f"{name}_"})),
+            text_of(await narrow.call_tool("load_skill", {"name": name})),
+            text_of(await narrow.call_tool("load_skill", {"name": f"{name}@1.0.0"})),
+            text_of(await narrow.call_tool("load_skill", {"name": name, "version": "7"})),
+            text_of(await narrow.call_tool("delete_skill", {"name": name})),
+            text_of(await narrow.call_tool("delete_skill", {"name": name, "version": "all"})),
+            text_of(await run(narrow, use)),
+            text_of(await run(narrow, f"from skills import load\nload('{name}')()")),
+        ]
+        over = [
+            text_of(await save(narrow, name, code))
+            for code in (PLAIN.format(name=name), thief, f"result = 'script for {name}'")
+        ]
+        using = await save(narrow, f"user{mark}", THROUGH.format(name=f"user{mark}", inner=name))
+        after = [text_of(await run(wide, use)), *map(str, await skill_uris(wide))]
+        versions = text_of(await wide.call_tool("load_skill", {"name": name, "version": "7"}))
+
+    assert control[0] == SAID
+    assert after == control
+    assert "It has 1.0.0: name" in versions
+    assert [each for each in seen if any(one in each for one in codes)] == []
+    assert [SAID in each or "1.0.0" in each or "Nearest" in each for each in said] == [False] * len(said)
+    assert all(each.startswith("UnknownSkill: No skill named") for each in said[:6]), said
+    assert over == [f"InvalidSkill: The name '{name}' is taken. Use another one."] * 3
+    assert using.is_error
+    assert SAID not in text_of(using)
+
+
+async def test_versions_that_reach_outside_are_not_told_from_those_that_never_were(kept: Kept) -> None:
+    """Inside there is the version before; a list, a pin, an import and a deletion know no other."""
+    url = await kept(shared)
+    name = "mixed"
+    async with connected(url) as wide, connected(f"{url}/p/money") as narrow:
+        await run(wide, "from servers.outside import test_simple_text\ntest_simple_text()")
+        first = await saved(wide, name, PLAIN.format(name=name), [{"inputs": {}, "output": "plain"}])
+        second = await saved(wide, name, COMPUTED.format(name=name), SAYS)
+        use = f"from skills import {name}\n{name}()"
+        used = [text_of(await run(each, use)) for each in (wide, narrow)]
+        loads = [
+            text_of(await each.call_tool("load_skill", {"name": name} | ({"version": pin} if pin else {})))
+            for each in (wide, narrow)
+            for pin in ("", second, "9")
+        ]
+        found = json.loads(text_of(await narrow.call_tool("find_skills", {"query": f"the skill {name}"})))
+        over = text_of(await save(narrow, name, PLAIN.format(name=name)))
+        deleted = text_of(await narrow.call_tool("delete_skill", {"name": name, "version": "all"}))
+        again = text_of(await narrow.call_tool("load_skill", {"name": name}))
+        still = text_of(await run(wide, use))
+        gone = text_of(await wide.call_tool("delete_skill", {"name": name}))
+        over_deleted = text_of(await save(narrow, name, PLAIN.format(name=name)))
+        after_deletion = text_of(await narrow.call_tool("load_skill", {"name": name, "version": second}))
+
+    assert (first, second) == ("1.0.0", "1.0.1")
+    assert used == [SAID, "plain"]
+    assert [second in each for each in loads] == [True, True, True, False, True, False]
+    assert loads[4] == loads[5].replace("'9'", f"'{second}'")
+    assert f"{name}@" not in str(found)
+    assert over == over_deleted == f"InvalidSkill: The name '{name}' is taken. Use another one."
+    assert deleted == f'{{"skill":"{name}","deleted":["{first}"]}}'
+    assert again == after_deletion == f"UnknownSkill: The skill '{name}' was deleted. Restore it, or save it again."
+    assert still == SAID
+    assert gone == f'{{"skill":"{name}","deleted":["{second}"]}}'
+
+
 async def test_workspaces_and_background_runs_of_others_stay_outside(kept: Kept) -> None:
     """A profile has files, sessions and executions of its own; no name of a session leads out of it."""
     url = await kept(shared)

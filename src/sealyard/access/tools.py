@@ -11,7 +11,7 @@ from sealyard.broker.policy import Policy
 from sealyard.broker.upstreams import ToolServer
 from sealyard.catalog import Catalog, DriftWatch, Recent, Snapshot
 from sealyard.values.access import PrincipalScope, Profile
-from sealyard.values.tools import UpstreamStatus
+from sealyard.values.tools import ToolSpec, UpstreamStatus
 from sealyard.values.variants import variant
 
 _VIEWS_KEPT = 8  # whose names are kept: as many as have an index
@@ -153,6 +153,15 @@ class Views:
                 {upstream: specs for upstream, specs in kept.items() if specs}, snapshot.shapes
             )
         return view
+
+    def are_whole(self, principal: str) -> bool:
+        """True if nothing is ever hidden from the principal, whatever the upstreams list."""
+        scopes = (self._profile, self._scopes.get(principal))
+        return not self._policy.may_hide and all(each is None or each.upstreams is None for each in scopes)
+
+    def may_see(self, spec: ToolSpec, principal: str) -> bool:
+        """True if the principal may see the tool, also one that is not listed now."""
+        return self.may_use(spec.upstream, principal) and not self._policy.is_hidden(spec, principal)
 
     def may_use(self, upstream: str, principal: str) -> bool:
         """True if the config lets the principal use the upstream. A principal without an entry may use all."""

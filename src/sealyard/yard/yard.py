@@ -73,8 +73,9 @@ class Yard(Parts):
         if profile is not None:
             tools = self.tools.narrowed(profile)
             runner = self.runner.narrowed(profile)
-            changes |= {"tools": tools, "runner": runner, "skills": self.skills.narrowed(tools, runner)}
-            changes["guidance"] = self.guidance.narrowed(tools, runner)
+            skills = self.skills.narrowed(tools, runner)
+            changes |= {"tools": tools, "runner": runner, "skills": skills}
+            changes["guidance"] = self.guidance.narrowed(tools, runner, skills.loading)
         beside = replace(self, **changes)
         beside.executions = self.executions.part(beside.executions.run)
         self._beside.append(beside)
