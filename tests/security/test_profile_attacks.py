@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,8 +12,9 @@ import httpx2
 import mcp_types as types
 import pytest
 from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from tests.conftest import Kept
+from tests.conftest import Kept, polled
 from tests.surfaces.conftest import ROOT, child, config_text, serving
 from tests.surfaces.test_http import ACCEPT, HELLO
 from tests.surfaces.test_surface import text_of
@@ -428,3 +430,93 @@ async def test_headers_that_repeat_arguments_must_agree_with_them_for_a_direct_t
     assert "south" in right.text
     assert wrong.status_code == 400
     assert "error" in wrong.json()
+
+
+FLAKY = """
+import os, runpy, sys
+if os.path.exists({flag!r}):
+    sys.exit(1)
+runpy.run_module("tests.mcp.everything_server", run_name="__main__")
+"""
+DENIED = f"""
+[upstreams.outside]
+command = {{command}}
+args = ["-c", {{code}}]
+cwd = {json.dumps(str(ROOT))}
+
+[[policy.rules]]
+decision = "deny"
+tools = ["mcp__outside__*"]
+principals = ["clerk"]
+
+[http.principals.clerk]
+token = "c-secret"
+
+[http.principals.boss]
+token = "b-secret"
+
+[profiles.outside]
+upstreams = ["outside"]
+"""
+RESOURCE = "test://static-text"
+
+
+@pytest.mark.behaviour("relay.unlisted")
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_server_that_was_down_at_first_is_no_way_around_the_policy(tmp_path: Path, mode: str) -> None:
+    """Nothing is known of its tools when the client comes; once it is up, its resources are as closed as its tools."""
+    flag, path = tmp_path / "down", tmp_path / "sealyard.toml"
+    flag.touch()
+    more = DENIED.format(command=json.dumps(sys.executable), code=json.dumps(FLAKY.format(flag=str(flag))))
+    path.write_text(config_text(tmp_path / "sealyard.db", more), encoding="utf-8")
+
+    async with serving(path) as url, contextlib.AsyncExitStack() as stack:
+
+        async def client(token: str) -> Client:
+            headers = {"authorization": f"Bearer {token}"}
+            http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=60))
+            transport = streamable_http_client(f"{url}?codemode=off", http_client=http)
+            return await stack.enter_async_context(Client(transport, mode=mode, cache=None))
+
+        async def read(one: Client) -> str:
+            try:
+                return str((await one.read_resource(RESOURCE)).contents)
+            except MCPError as error:
+                return error.message
+
+        clerk, boss = await client("c-secret"), await client("b-secret")
+        before = [await read(clerk), [each.name for each in (await clerk.list_resources()).resources]]
+        flag.unlink()
+        control = await polled(lambda: read(boss), lambda said: "static text" in said)
+        attack = await polled(lambda: read(clerk), lambda said: "could not be started" not in said)
+        lists = [(await clerk.list_resources()).resources, (await clerk.list_prompts()).prompts]
+        tools = [tool.name for tool in (await clerk.list_tools()).tools]
+        own = [each.name for each in (await boss.list_prompts()).prompts]
+
+    assert before == [f"No upstream lists the address '{RESOURCE}'.", []]
+    assert "static text" in control
+    assert attack == f"No upstream lists the address '{RESOURCE}'."
+    assert lists == [[], []]
+    assert any("list_expenses" in each for each in tools)
+    assert not any("outside" in each for each in tools)
+    assert "mcp__outside__test_simple_prompt" in own
+
+
+async def test_no_list_may_be_kept_for_others_where_rules_name_principals(tmp_path: Path) -> None:
+    """The server says that its list is the same for all; one principal has all of it, and another one has not."""
+    path = tmp_path / "sealyard.toml"
+    more = DENIED.format(command=json.dumps(sys.executable), code=json.dumps(FLAKY.format(flag="")))
+    more = more.replace("mcp__outside__*", "mcp__outside__test_simple_text")
+    path.write_text(config_text(tmp_path / "sealyard.db", more), encoding="utf-8")
+    seen = []
+    async with serving(path, "--mode", "proxy") as url:
+        for token in ("b-secret", "c-secret"):
+            headers = {"authorization": f"Bearer {token}"}
+            async with (
+                httpx2.AsyncClient(headers=headers, timeout=60) as http,
+                Client(streamable_http_client(f"{url}/p/outside", http_client=http), mode="auto", cache=None) as client,
+            ):
+                listed = await client.list_tools()
+                seen.append(("test_simple_text" in [tool.name for tool in listed.tools], listed.cache_scope))
+
+    assert seen == [(True, "private"), (False, "private")]

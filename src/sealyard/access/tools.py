@@ -64,6 +64,16 @@ class Tools:
         await self.finder.ready(view)
         self._on_published(time.perf_counter() - started, len(view.tools))
 
+    def reaches(self, upstream: str, principal: str) -> bool:
+        """True once it is known that the principal may use something of an upstream besides its tools.
+
+        It is not while the policy may hide tools and the upstream has not listed its own, which starts with this then.
+        """
+        if self.views.may_hide_tools and not self.finder.has_listed(upstream):
+            self.finder.start_listing()
+            return False
+        return bool(self.views.servers([upstream], self.catalog.snapshot, principal))
+
     def statuses(self) -> list[UpstreamStatus]:
         """The state of every upstream, with definitions that changed since they were pinned among its warnings."""
         found = []
@@ -153,6 +163,11 @@ class Views:
                 {upstream: specs for upstream, specs in kept.items() if specs}, snapshot.shapes
             )
         return view
+
+    @property
+    def may_hide_tools(self) -> bool:
+        """True if the policy hides tools from some principal."""
+        return self._policy.may_hide
 
     def are_whole(self, principal: str) -> bool:
         """True if nothing is ever hidden from the principal, whatever the upstreams list."""

@@ -273,6 +273,7 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
             broker=broker,
             recorder=Recorder(store, broker, keeps_answers=False),
             store=store,
+            reaches=lambda upstream, principal: True,  # without a catalog, only single tools can be hidden
             names=NameCheck(config),
             readiness=Readiness(store, config.store.path, None),
         )

@@ -1,6 +1,7 @@
 """The yard: every request of an agent as one method. `Yard.execute` is the request path."""
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,6 +51,8 @@ class Border(msgspec.Struct, frozen=True, kw_only=True):
     broker: Broker
     recorder: Recorder
     store: Store
+    reaches: Callable[[str, str], bool]
+    """True if a principal may use something of an upstream, so that its resources and prompts are no way around."""
     names: NameCheck | None
     """Reports names in the config that fit nothing. None where another part of the gateway does."""
     readiness: Readiness
@@ -91,6 +94,7 @@ class Yard(Parts):
             broker=broker,
             recorder=Recorder(self.store, broker, keeps_answers=False),
             store=self.store,
+            reaches=self.tools.reaches,
             names=None,
             readiness=self.operations.readiness,
         )

@@ -67,20 +67,23 @@ def build_relay(
     principal: Callable[[Context], str] = principal_of,
     place: str = "",
     is_same_for_all: bool = True,
+    is_shared: bool = False,
 ) -> Server[Any]:
     """A server that relays `upstreams`; its lifespan opens and closes the connections to them.
 
     Everything crosses `border`. `connect` makes a transport of the SDK's kind. `principal` returns a request's
     principal: no two principals share a connection or a token. `place` is that of a profile's sessions.
     Without `is_same_for_all` no result may be kept for other clients: at the same URL they get something else.
+    With `is_shared` no principal can take all links to an upstream.
     """
 
     @asynccontextmanager
     async def lifespan(_: Server[Any]) -> AsyncIterator[_Relay]:
         async with anyio.create_task_group() as tasks:
             routes = Routes(upstreams)
-            links = Links(connect, tasks, cache(partial(Screen, border.guards, routes, place=place)))
-            carrier = Carrier(upstreams, links, principal)
+            screens = cache(partial(Screen, border.guards, routes, place=place))
+            links = Links(connect, tasks, screens, is_shared=is_shared)
+            carrier = Carrier(upstreams, links, principal, border.reaches)
             try:
                 yield _Relay(upstreams, links, carrier, routes, border, server, is_same_for_all=is_same_for_all)
             finally:
@@ -314,7 +317,7 @@ class _Relay:
             lists = ["resources/list", "resources/templates/list"] if method == "resources/list" else [method]
             await self._read_lists(ctx, lists, list(self._upstreams))
             found = self._routes.find(method, name)
-        if found is None:
+        if found is None or not self._carrier.reaches(ctx, found[0]):  # another principal may have had it listed
             kind = {"name": "name", "uri": "address", "uriTemplate": "template"}[LISTS[method][2]]
             name = name if kind == "name" else await self.screen(ctx).address(name)  # it is revealed by now
             data = None if kind == "name" else {"uri": name}
