@@ -238,7 +238,7 @@ class _Faces:
     async def _relay(self, face: _Face) -> Server[Any]:
         config, profile = self._config, self._profiles.get(face.profile)
         opened = await self._opened_gateway()
-        border = opened.border() if isinstance(opened, yards.Yard) else opened
+        border = opened.border(profile) if isinstance(opened, yards.Yard) else opened
         if len(face.upstreams) < len(config.upstreams):  # it cannot tell which names of the config fit nothing
             border = msgspec.structs.replace(border, names=None)
         return relay.build_relay(

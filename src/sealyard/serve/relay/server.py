@@ -8,6 +8,7 @@ Each call of a tool is an execution of its own, which goes through the broker. A
 can read; the upstream's own errors pass through unchanged.
 """
 
+import json
 import logging
 import secrets
 from collections import OrderedDict
@@ -36,7 +37,7 @@ from sealyard.offload import short_work
 from sealyard.serve.cursors import to_cursor
 from sealyard.serve.dialogue import Asking, principal_of
 from sealyard.serve.relay.border import Screen
-from sealyard.serve.relay.bulk import BulkServer, Json, size_of, small
+from sealyard.serve.relay.bulk import BulkServer, Json, measured, small
 from sealyard.serve.relay.clients import Carrier, Context, connection_of, is_modern, reply_to
 from sealyard.serve.relay.concealment import loosened
 from sealyard.serve.relay.forms import finished, sieved
@@ -354,13 +355,16 @@ class _Relay:
             MCPError: The upstream answered with an error, or the call could not be recorded.
         """
         grant = Grant(execution_id=secrets.token_hex(8), principal=screen.principal, session=screen.session, tools={})
+        # Of Python's own library: it writes every number that it has read.
+        wrote = json.dumps({name: params.get(name) for name in ("name", "arguments")}, ensure_ascii=False)
+        visit = self._border.begin(screen.principal)
         try:
-            async with self._border.recorder.open(grant, screen.guard, form="proxy") as run:
+            async with self._border.recorder.open(grant, screen.guard, form="proxy", wrote=wrote, visit=visit) as run:
                 call = _Call(screen, run.passage, await screen.leaving(params.get("arguments") or {}))
                 try:
                     yield call
                     call.note_result()
-                    run.finish("ok", "")
+                    run.finish("ok", call.text)
                 except MCPError as error:
                     call.fail(f"MCPError: {error.message}")
                     if not call.has_tool:
@@ -369,9 +373,9 @@ class _Relay:
                 except SealyardError as error:
                     safe = await screen.error_of(error)
                     text = f"{type(safe).__name__}: {safe}"
-                    call.fail(text)
+                    call.fail(text, safe)
                     call.result = {"content": [{"type": "text", "text": text}], "isError": True}
-                    run.finish("failed", "")
+                    run.finish("failed", text)
                 finally:
                     if call.has_tool:
                         call.opened.finish()
@@ -533,6 +537,8 @@ class _Call:
         self.screen = screen
         self.result: Json = {}
         """The client's result."""
+        self.text = ""
+        """The result as the client reads it, without what is too large to be decoded."""
         self.has_tool = False
         """True once its tool is known: then it is `opened`."""
         self.opened: OpenCall
@@ -550,11 +556,12 @@ class _Call:
         """Record the concealed result. Raises `UpstreamError` if it is not JSON."""
         opened, result = self.opened, self.result
         try:
-            opened.answer_bytes = size_of(result)
+            rest, opened.answer_bytes = measured(result)
         except (TypeError, ValueError, RecursionError) as error:
             raise UpstreamError(
                 f"{opened.spec.full_name!r} answered with something that is not JSON: {error}."
             ) from error
+        self.text = rest.decode()
         opened.failure = None
         if result.get("isError") is True:
             blocks = result.get("content")
@@ -562,10 +569,10 @@ class _Call:
             texts = [block.get("text") for block in blocks if isinstance(block, dict)]
             opened.failure = f"ToolFailed: {next((text for text in texts if isinstance(text, str)), '')}"
 
-    def fail(self, text: str) -> None:
+    def fail(self, text: str, error: SealyardError | None = None) -> None:
         """Record the reason why there is no result."""
         if self.has_tool:
-            self.opened.failure = text
+            self.opened.failure, self.opened.error = text, error
 
 
 @contextmanager
