@@ -322,13 +322,21 @@ profiles = ["money"]
             own = await names(clerk)
 
     assert [each.status_code for each in seen.values()] == [200, 200, 403]
-    money = {"name": "money", "path": "/mcp/p/money", "upstreams": ["expenses"], "mode": None, "level": "hardened"}
+    money = {
+        "name": "money",
+        "path": "/mcp/p/money",
+        "upstreams": ["expenses"],
+        "mode": None,
+        "level": "hardened",
+        "principals": [],
+    }
     travel = {
         "name": "travel",
         "path": "/mcp/p/travel",
         "upstreams": ["trips"],
         "mode": "hybrid",
         "level": "production",
+        "principals": [],
     }
     assert seen["b-secret"].json() == {"profiles": [money, travel]}
     assert seen["c-secret"].json() == {"profiles": [money | {"upstreams": []}, travel | {"level": "hardened"}]}
