@@ -12,8 +12,10 @@ import httpx2
 import mcp_types as types
 import pytest
 from mcp import Client
+from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from tests import warm
 from tests.conftest import Kept, polled
 from tests.surfaces.conftest import ROOT, child, config_text, serving
 from tests.surfaces.test_http import ACCEPT, HELLO
@@ -349,6 +351,33 @@ async def test_versions_that_reach_outside_are_not_told_from_those_that_never_we
     assert gone == f'{{"skill":"{name}","deleted":["{second}"]}}'
 
 
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_profile_over_standard_input_hides_skills_as_its_url_does(tmp_path: Path, mode: str) -> None:
+    """Also while the server outside cannot be started, so that nobody lists its tools."""
+    path, flag = tmp_path / "sealyard.toml", tmp_path / "down"
+    more = DENIED.format(command=json.dumps(sys.executable), code=json.dumps(FLAKY.format(flag=str(flag))))
+    path.write_text(config_text(tmp_path / "sealyard.db", f"{more}{MONEY}"), encoding="utf-8")
+    said = []
+    for arguments in ((), ("--profile", "money")):
+        command, *rest = warm.python("-m", "sealyard", "serve", str(path), *arguments)
+        async with Client(StdioServerParameters(command=command, args=rest), mode=mode, cache=None) as client:
+            if not arguments:
+                await run(client, "from servers.outside import test_simple_text\ntest_simple_text()")
+                await saved(client, "say", COMPUTED.format(name="say"), SAYS)
+                await saved(client, "tell", THROUGH.format(name="tell", inner="say"), SAYS)
+            for name in ("say", "tell"):
+                said += [text_of(await client.call_tool("load_skill", {"name": name}))]
+                said += [text_of(await save(client, name, PLAIN.format(name=name)))] if arguments else []
+        flag.touch()
+        # Another command is another server, whose tools nobody remembers.
+        path.write_text(path.read_text("utf-8").replace('"-c"', '"-B", "-c"'), encoding="utf-8")
+
+    assert [name in said[index] for index, name in enumerate(("def say", "def tell"))] == [True, True]
+    none = "UnknownSkill: No skill named {!r}. Call find_skills to find one that exists."
+    taken = "InvalidSkill: The name {!r} is taken. Use another one."
+    assert said[2:] == [text.format(name) for name in ("say", "tell") for text in (none, taken)]
+
+
 async def test_workspaces_and_background_runs_of_others_stay_outside(kept: Kept) -> None:
     """A profile has files, sessions and executions of its own; no name of a session leads out of it."""
     url = await kept(shared)
@@ -457,6 +486,10 @@ token = "b-secret"
 
 [profiles.outside]
 upstreams = ["outside"]
+"""
+MONEY = """
+[profiles.money]
+upstreams = ["expenses"]
 """
 RESOURCE = "test://static-text"
 
