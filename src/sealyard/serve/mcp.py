@@ -312,9 +312,10 @@ class _Surface:
         arguments = _convert(params, _LoadArguments)
         async with self._concealing(call.principal):
             loaded = await self.yard.skills.load(arguments.name, arguments.version, principal=call.principal)
-            kept = await self.yard.store.skills.statuses((loaded.skill.namespace,), loaded.skill.name)
-        versions = [version for _, version, _ in kept]
-        text = loaded_text(loaded.skill, loaded.warnings, versions, self.yard.runner.result_tokens)
+            skill = loaded.skill
+            kept = await self.yard.skills.versions(skill.namespace, skill.name, principal=call.principal)
+        versions = [each.version for each in kept]
+        text = loaded_text(skill, loaded.warnings, versions, self.yard.runner.result_tokens)
         return self._skill_answer(params, call, text)
 
     async def _delete_skill(self, params: types.CallToolRequestParams, call: Call) -> types.CallToolResult:

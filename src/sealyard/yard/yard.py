@@ -1,6 +1,7 @@
 """The yard: every request of an agent as one method. `Yard.execute` is the request path."""
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from sealyard.broker.upstreams import OnProgress, Response
 from sealyard.catalog import Snapshot
 from sealyard.learning import Assessment
 from sealyard.metrics import Report
-from sealyard.observe import Live, Recorder
+from sealyard.observe import Live, Recorder, Visit
 from sealyard.observe.health import Readiness
 from sealyard.privacy import TOKEN, Guard
 from sealyard.privacy.vault import RevealedValue
@@ -50,6 +51,10 @@ class Border(msgspec.Struct, frozen=True, kw_only=True):
     broker: Broker
     recorder: Recorder
     store: Store
+    reaches: Callable[[str, str], bool]
+    """True if a principal may use something of an upstream, so that its resources and prompts are no way around."""
+    begin: Callable[[str], Visit | None]
+    """The visit in which a principal's call begins. None where no figures are kept."""
     names: NameCheck | None
     """Reports names in the config that fit nothing. None where another part of the gateway does."""
     readiness: Readiness
@@ -73,23 +78,28 @@ class Yard(Parts):
         if profile is not None:
             tools = self.tools.narrowed(profile)
             runner = self.runner.narrowed(profile)
-            changes |= {"tools": tools, "runner": runner, "skills": self.skills.narrowed(tools, runner)}
-            changes["guidance"] = self.guidance.narrowed(tools, runner)
+            skills = self.skills.narrowed(tools, runner)
+            changes |= {"tools": tools, "runner": runner, "skills": skills}
+            changes["guidance"] = self.guidance.narrowed(tools, runner, skills.loading)
         beside = replace(self, **changes)
         beside.executions = self.executions.part(beside.executions.run)
         self._beside.append(beside)
         return beside
 
-    def border(self) -> Border:
-        """The border that all calls of this gateway cross, for a relay."""
-        broker = self.recorder.broker
+    def border(self, profile: Profile | None = None) -> Border:
+        """The border that all calls of this gateway cross, for a relay, which shows the definition of every tool."""
+        broker, observer = self.recorder.broker, self.observer.beside()
+        observer.describe_surface("", lambda spec: True)
+        tools = self.tools if profile is None else self.tools.narrowed(profile)
         return Border(
             guards=self.guards,
             policy=broker.policy,
             approvals=broker.approvals,
             broker=broker,
-            recorder=Recorder(self.store, broker, keeps_answers=False),
+            recorder=self.recorder,
             store=self.store,
+            reaches=tools.reaches,
+            begin=lambda principal: observer.begin(principal, tools.seen_by(principal)),
             names=None,
             readiness=self.operations.readiness,
         )
