@@ -527,6 +527,42 @@ def test_skills_are_shown_with_what_was_made_of_them(serve: Serve, tab: Open) ->
     expect(opened.page.locator("#drawer .source li")).to_have_text(code.split("\n"))
 
 
+def test_profiles_are_shown_with_what_they_let_through(serve: Serve, tab: Open) -> None:
+    """Each with its URL, mode, level, upstreams and the principals that are bound to it."""
+    more = """
+[profiles.money]
+upstreams = ["exp*"]
+level = "hardened"
+
+[profiles.rest]
+upstreams = ["mail", "trips"]
+mode = "search"
+
+[http.principals.alice]
+token = "token-of-alice"
+observe = true
+
+[http.principals.desk]
+token = "token-of-desk"
+profiles = ["money"]
+
+[http.principals.both]
+token = "token-of-both"
+profiles = ["rest", "money"]
+"""
+    gateway = serve({name: example(name) for name in ("expenses", "trips", "mail")}, more, "token-of-alice")
+    opened = tab(gateway).open()
+    opened.go("Upstreams")
+
+    rows = opened.page.locator("#profiles tbody tr")
+    expect(rows).to_have_count(2)
+    texts = [[cell.strip() for cell in row.locator("td").all_text_contents()] for row in rows.all()]
+    assert texts == [
+        ["money /mcp/p/money", "by client", "hardened", "expenses", "both, desk"],
+        ["rest /mcp/p/rest", "search", "production", "mail, trips", "both"],
+    ]
+
+
 def test_a_part_that_cannot_be_read_says_why_and_recovers(gateway: Gateway, tab: Open) -> None:
     """One endpoint that fails costs its own place; what was there before stays, marked, until it answers again."""
     opened = tab(gateway)

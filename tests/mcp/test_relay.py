@@ -11,9 +11,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import httpx2
 import mcp_types as types
 import pytest
 from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ResourceUpdated
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
@@ -177,6 +179,53 @@ async def test_clients_cannot_open_any_number_of_connections(monkeypatch: pytest
     assert connections.opened == 2
 
 
+def header(ctx: Any) -> str:
+    """The principal of a request, as it says."""
+    return str(ctx.request.headers["x-principal"])
+
+
+@pytest.mark.behaviour("relay.shared_links")
+async def test_no_principal_takes_all_connections_to_an_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that opens as many as it gets leaves half of the rest to each that comes, in either era."""
+    monkeypatch.setattr(links, "LINKS_MOST", 6)
+    connections = Connections(Conversing().server)
+    async with (
+        gateway(connections, config("talk"), principal=header, is_shared=True) as url,
+        contextlib.AsyncExitStack() as stack,
+    ):
+
+        async def listed(principal: str) -> str:
+            http = await stack.enter_async_context(httpx2.AsyncClient(headers={"x-principal": principal}))
+            transport = streamable_http_client(url, http_client=http)
+            client = await stack.enter_async_context(Client(transport, mode="legacy"))
+            try:
+                return (await client.list_tools()).tools[0].name
+            except MCPError as error:
+                return error.message
+
+        eve = [await listed("eve") for _ in range(6)]
+        others = [await listed("bob"), await listed("bob")]
+        modern = await post(url, "tools/list", {}, headers={"x-principal": "ann"})
+
+    busy = "The upstream 'talk' is busy with 3 clients, 3 of them yours. Try again later."
+    assert eve == ["converse"] * 3 + [busy] * 3
+    assert others == ["converse"] * 2
+    assert [tool["name"] for tool in modern["result"]["tools"]] == ["converse"]
+
+
+async def test_a_connection_that_nobody_uses_makes_way_for_another_principal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whoever has the most, the one that was idle longest."""
+    monkeypatch.setattr(links, "LINKS_MOST", 2)
+    connections = Connections(Conversing().server)
+    async with gateway(connections, config("talk"), principal=header, is_shared=True) as url:
+        replies = [
+            await post(url, "tools/list", {}, headers={"x-principal": name}) for name in ("ada", "bob", "cleo", "ada")
+        ]
+
+    assert ["error" in reply for reply in replies] == [False] * 4
+    assert connections.opened == 4
+
+
 async def test_a_connection_that_fails_for_one_principal_does_not_stop_another() -> None:
     """What its client says of itself may be the reason. It waits before it is tried again; the others do not."""
     connections = Connections(Conversing().server)
@@ -187,8 +236,7 @@ async def test_a_connection_that_fails_for_one_principal_does_not_stop_another()
             raise OSError("refused")
         return connections(upstream)
 
-    principal = lambda ctx: ctx.request.headers["x-principal"]  # noqa: E731
-    async with gateway(connect, config("talk"), principal=principal) as url:
+    async with gateway(connect, config("talk"), principal=header) as url:
         replies = [await post(url, "tools/list", {}, headers={"x-principal": "ada"})]
         is_failing = False
         replies += [await post(url, "tools/list", {}, headers={"x-principal": name}) for name in ("bob", "ada")]

@@ -134,7 +134,11 @@ class Conversing:
 
 @asynccontextmanager
 async def gateway(
-    connect: Connect, *upstreams: UpstreamConfig, principal: Any = principal_of, settings: Config | None = None
+    connect: Connect,
+    *upstreams: UpstreamConfig,
+    principal: Any = principal_of,
+    settings: Config | None = None,
+    is_shared: bool = False,
 ) -> AsyncIterator[str]:
     """The URL of a relay over these upstreams, with a store of its own and what `settings` say otherwise."""
     configs = {one.name: one for one in upstreams}
@@ -142,7 +146,15 @@ async def gateway(
         store = StoreConfig(path=Path(folder) / "sealyard.db")
         settings = msgspec.structs.replace(settings or Config(), store=store)
         async with open_border(settings) as border:
-            relay = build_relay(configs, border, connect=connect, name="gateway", version="7", principal=principal)
+            relay = build_relay(
+                configs,
+                border,
+                connect=connect,
+                name="gateway",
+                version="7",
+                principal=principal,
+                is_shared=is_shared,
+            )
             async with served(relay) as url:
                 yield url
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,8 +12,11 @@ import httpx2
 import mcp_types as types
 import pytest
 from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from tests.conftest import Kept
+from tests import warm
+from tests.conftest import Kept, polled
 from tests.surfaces.conftest import ROOT, child, config_text, serving
 from tests.surfaces.test_http import ACCEPT, HELLO
 from tests.surfaces.test_surface import text_of
@@ -228,6 +232,152 @@ async def test_a_skill_that_needs_what_is_outside_does_not_exist_inside(kept: Ke
     assert [any("say" in uri for uri in uris) for uris in listed] == [True, False]
 
 
+# Skills that reach outside by a way round
+
+DIRECT = "from servers.outside import test_simple_text\n\n\ndef {name}() -> str:\n    return test_simple_text()\n"
+THROUGH = "from skills import {inner}\n\n\ndef {name}() -> str:\n    return {inner}()\n"
+COMPUTED = "def {name}() -> str:\n    return call_tool('mcp__outside__' + 'test_simple_text', {{}})\n"
+PLAIN = "def {name}() -> str:\n    return 'plain'\n"
+SAYS = [{"inputs": {}, "output": SAID}]
+
+
+async def save(client: Client, name: str, code: str, **arguments: Any) -> types.CallToolResult:
+    """The answer to saving a skill."""
+    asked = {"name": name, "code": code, "description": f"The skill {name}.", **arguments}
+    return await client.call_tool("save_skill", asked)
+
+
+async def saved(client: Client, name: str, code: str, examples: Any = ()) -> str:
+    """The version of a skill that is saved and active."""
+    text = text_of(await save(client, name, code, examples=examples))
+    assert '"status":"active"' in text, text
+    return str(json.loads(text)["version"])
+
+
+async def skill_uris(client: Client) -> list[str]:
+    """The resources of the skills extension."""
+    return [str(each.uri) for each in (await client.list_resources()).resources]
+
+
+@pytest.mark.behaviour("profiles.skills")
+@pytest.mark.parametrize("how", ["import", "import of an import", "computed name", "computed name in an import"])
+async def test_a_skill_that_reaches_outside_by_a_way_round_does_not_exist_inside(kept: Kept, how: str) -> None:
+    """Neither in a search, a load, an import, a resource, a suggestion or a message, and nothing can be put over it."""
+    url = await kept(shared)
+    mark = "".join(word[0] for word in how.split()) + str(len(how))
+    inner, between, outer = f"deep{mark}", f"middle{mark}", f"outer{mark}"
+    codes = {inner: (COMPUTED if "computed" in how else DIRECT).format(name=inner)}
+    if "of" in how.split():
+        codes[between] = THROUGH.format(name=between, inner=inner)
+    if "import" in how:
+        codes[outer] = THROUGH.format(name=outer, inner=[*codes][-1])
+    name = [*codes][-1]
+    use = f"from skills import {name}\n{name}()"
+    thief = f"def {name}() -> str:\n    return call_tool('mcp__outside__test_' + 'simple_text', {{}})\n"
+    async with connected(url) as wide, connected(f"{url}/p/money") as narrow:
+        await run(wide, "from servers.outside import test_simple_text\ntest_simple_text()")  # which examples repeat
+        for each, code in codes.items():
+            await saved(wide, each, code, SAYS)
+        control = [text_of(await run(wide, use)), *map(str, await skill_uris(wide))]
+        seen = [
+            text_of(await narrow.call_tool("find_skills", {"query": "the skill"})),
+            text_of(await narrow.call_tool("find_skills", {"query": ""})),
+            text_of(await narrow.call_tool("list_skills", {"limit": 50})),
+            text_of(await narrow.call_tool("search_tools", {"query": "simple text by a skill"})),
+            str(await skill_uris(narrow)),
+        ]
+        said = [
+            text_of(await narrow.call_tool("load_skill", {"name": f"{name}_"})),
+            text_of(await narrow.call_tool("load_skill", {"name": name})),
+            text_of(await narrow.call_tool("load_skill", {"name": f"{name}@1.0.0"})),
+            text_of(await narrow.call_tool("load_skill", {"name": name, "version": "7"})),
+            text_of(await narrow.call_tool("delete_skill", {"name": name})),
+            text_of(await narrow.call_tool("delete_skill", {"name": name, "version": "all"})),
+            text_of(await run(narrow, use)),
+            text_of(await run(narrow, f"from skills import load\nload('{name}')()")),
+        ]
+        over = [
+            text_of(await save(narrow, name, code))
+            for code in (PLAIN.format(name=name), thief, f"result = 'script for {name}'")
+        ]
+        using = await save(narrow, f"user{mark}", THROUGH.format(name=f"user{mark}", inner=name))
+        after = [text_of(await run(wide, use)), *map(str, await skill_uris(wide))]
+        versions = text_of(await wide.call_tool("load_skill", {"name": name, "version": "7"}))
+
+    assert control[0] == SAID
+    assert after == control
+    assert "It has 1.0.0: name" in versions
+    assert [each for each in seen if any(one in each for one in codes)] == []
+    assert [SAID in each or "1.0.0" in each or "Nearest" in each for each in said] == [False] * len(said)
+    assert all(each.startswith("UnknownSkill: No skill named") for each in said[:6]), said
+    assert over == [f"InvalidSkill: The name '{name}' is taken. Use another one."] * 3
+    assert using.is_error
+    assert SAID not in text_of(using)
+
+
+async def test_versions_that_reach_outside_are_not_told_from_those_that_never_were(kept: Kept) -> None:
+    """Inside there is the version before; a list, a pin, an import and a deletion know no other."""
+    url = await kept(shared)
+    name = "mixed"
+    async with connected(url) as wide, connected(f"{url}/p/money") as narrow:
+        await run(wide, "from servers.outside import test_simple_text\ntest_simple_text()")
+        first = await saved(wide, name, PLAIN.format(name=name), [{"inputs": {}, "output": "plain"}])
+        second = await saved(wide, name, COMPUTED.format(name=name), SAYS)
+        use = f"from skills import {name}\n{name}()"
+        used = [text_of(await run(each, use)) for each in (wide, narrow)]
+        loads = [
+            text_of(await each.call_tool("load_skill", {"name": name} | ({"version": pin} if pin else {})))
+            for each in (wide, narrow)
+            for pin in ("", second, "9")
+        ]
+        found = json.loads(text_of(await narrow.call_tool("find_skills", {"query": f"the skill {name}"})))
+        over = text_of(await save(narrow, name, PLAIN.format(name=name)))
+        deleted = text_of(await narrow.call_tool("delete_skill", {"name": name, "version": "all"}))
+        again = text_of(await narrow.call_tool("load_skill", {"name": name}))
+        still = text_of(await run(wide, use))
+        gone = text_of(await wide.call_tool("delete_skill", {"name": name}))
+        over_deleted = text_of(await save(narrow, name, PLAIN.format(name=name)))
+        after_deletion = text_of(await narrow.call_tool("load_skill", {"name": name, "version": second}))
+
+    assert (first, second) == ("1.0.0", "1.0.1")
+    assert used == [SAID, "plain"]
+    assert [second in each for each in loads] == [True, True, True, False, True, False]
+    assert loads[4] == loads[5].replace("'9'", f"'{second}'")
+    assert f"{name}@" not in str(found)
+    assert over == over_deleted == f"InvalidSkill: The name '{name}' is taken. Use another one."
+    assert deleted == f'{{"skill":"{name}","deleted":["{first}"]}}'
+    assert again == after_deletion == f"UnknownSkill: The skill '{name}' was deleted. Restore it, or save it again."
+    assert still == SAID
+    assert gone == f'{{"skill":"{name}","deleted":["{second}"]}}'
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_profile_over_standard_input_hides_skills_as_its_url_does(tmp_path: Path, mode: str) -> None:
+    """Also while the server outside cannot be started, so that nobody lists its tools."""
+    path, flag = tmp_path / "sealyard.toml", tmp_path / "down"
+    more = DENIED.format(command=json.dumps(sys.executable), code=json.dumps(FLAKY.format(flag=str(flag))))
+    path.write_text(config_text(tmp_path / "sealyard.db", f"{more}{MONEY}"), encoding="utf-8")
+    said = []
+    for arguments in ((), ("--profile", "money")):
+        command, *rest = warm.python("-m", "sealyard", "serve", str(path), *arguments)
+        async with Client(StdioServerParameters(command=command, args=rest), mode=mode, cache=None) as client:
+            if not arguments:
+                await run(client, "from servers.outside import test_simple_text\ntest_simple_text()")
+                await saved(client, "say", COMPUTED.format(name="say"), SAYS)
+                await saved(client, "tell", THROUGH.format(name="tell", inner="say"), SAYS)
+            for name in ("say", "tell"):
+                said += [text_of(await client.call_tool("load_skill", {"name": name}))]
+                said += [text_of(await save(client, name, PLAIN.format(name=name)))] if arguments else []
+        flag.touch()
+        # Another command is another server, whose tools nobody remembers.
+        path.write_text(path.read_text("utf-8").replace('"-c"', '"-B", "-c"'), encoding="utf-8")
+
+    assert [name in said[index] for index, name in enumerate(("def say", "def tell"))] == [True, True]
+    none = "UnknownSkill: No skill named {!r}. Call find_skills to find one that exists."
+    taken = "InvalidSkill: The name {!r} is taken. Use another one."
+    assert said[2:] == [text.format(name) for name in ("say", "tell") for text in (none, taken)]
+
+
 async def test_workspaces_and_background_runs_of_others_stay_outside(kept: Kept) -> None:
     """A profile has files, sessions and executions of its own; no name of a session leads out of it."""
     url = await kept(shared)
@@ -309,3 +459,97 @@ async def test_headers_that_repeat_arguments_must_agree_with_them_for_a_direct_t
     assert "south" in right.text
     assert wrong.status_code == 400
     assert "error" in wrong.json()
+
+
+FLAKY = """
+import os, runpy, sys
+if os.path.exists({flag!r}):
+    sys.exit(1)
+runpy.run_module("tests.mcp.everything_server", run_name="__main__")
+"""
+DENIED = f"""
+[upstreams.outside]
+command = {{command}}
+args = ["-c", {{code}}]
+cwd = {json.dumps(str(ROOT))}
+
+[[policy.rules]]
+decision = "deny"
+tools = ["mcp__outside__*"]
+principals = ["clerk"]
+
+[http.principals.clerk]
+token = "c-secret"
+
+[http.principals.boss]
+token = "b-secret"
+
+[profiles.outside]
+upstreams = ["outside"]
+"""
+MONEY = """
+[profiles.money]
+upstreams = ["expenses"]
+"""
+RESOURCE = "test://static-text"
+
+
+@pytest.mark.behaviour("relay.unlisted")
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_server_that_was_down_at_first_is_no_way_around_the_policy(tmp_path: Path, mode: str) -> None:
+    """Nothing is known of its tools when the client comes; once it is up, its resources are as closed as its tools."""
+    flag, path = tmp_path / "down", tmp_path / "sealyard.toml"
+    flag.touch()
+    more = DENIED.format(command=json.dumps(sys.executable), code=json.dumps(FLAKY.format(flag=str(flag))))
+    path.write_text(config_text(tmp_path / "sealyard.db", more), encoding="utf-8")
+
+    async with serving(path) as url, contextlib.AsyncExitStack() as stack:
+
+        async def client(token: str) -> Client:
+            headers = {"authorization": f"Bearer {token}"}
+            http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=60))
+            transport = streamable_http_client(f"{url}?codemode=off", http_client=http)
+            return await stack.enter_async_context(Client(transport, mode=mode, cache=None))
+
+        async def read(one: Client) -> str:
+            try:
+                return str((await one.read_resource(RESOURCE)).contents)
+            except MCPError as error:
+                return error.message
+
+        clerk, boss = await client("c-secret"), await client("b-secret")
+        before = [await read(clerk), [each.name for each in (await clerk.list_resources()).resources]]
+        flag.unlink()
+        control = await polled(lambda: read(boss), lambda said: "static text" in said)
+        attack = await polled(lambda: read(clerk), lambda said: "could not be started" not in said)
+        lists = [(await clerk.list_resources()).resources, (await clerk.list_prompts()).prompts]
+        tools = [tool.name for tool in (await clerk.list_tools()).tools]
+        own = [each.name for each in (await boss.list_prompts()).prompts]
+
+    assert before == [f"No upstream lists the address '{RESOURCE}'.", []]
+    assert "static text" in control
+    assert attack == f"No upstream lists the address '{RESOURCE}'."
+    assert lists == [[], []]
+    assert any("list_expenses" in each for each in tools)
+    assert not any("outside" in each for each in tools)
+    assert "mcp__outside__test_simple_prompt" in own
+
+
+async def test_no_list_may_be_kept_for_others_where_rules_name_principals(tmp_path: Path) -> None:
+    """The server says that its list is the same for all; one principal has all of it, and another one has not."""
+    path = tmp_path / "sealyard.toml"
+    more = DENIED.format(command=json.dumps(sys.executable), code=json.dumps(FLAKY.format(flag="")))
+    more = more.replace("mcp__outside__*", "mcp__outside__test_simple_text")
+    path.write_text(config_text(tmp_path / "sealyard.db", more), encoding="utf-8")
+    seen = []
+    async with serving(path, "--mode", "proxy") as url:
+        for token in ("b-secret", "c-secret"):
+            headers = {"authorization": f"Bearer {token}"}
+            async with (
+                httpx2.AsyncClient(headers=headers, timeout=60) as http,
+                Client(streamable_http_client(f"{url}/p/outside", http_client=http), mode="auto", cache=None) as client,
+            ):
+                listed = await client.list_tools()
+                seen.append(("test_simple_text" in [tool.name for tool in listed.tools], listed.cache_scope))
+
+    assert seen == [(True, "private"), (False, "private")]

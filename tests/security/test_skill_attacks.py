@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import difflib
 import json
+import sqlite3
 import threading
 from collections.abc import AsyncIterator
 from operator import attrgetter
@@ -34,6 +35,7 @@ from sealyard.config.settings import HttpConfig, PrincipalEntry, SkillsConfig, S
 from sealyard.errors import InvalidSkill, SkillUnusable, StoreError, UnknownSkill
 from sealyard.skills import migrate_skills
 from sealyard.testing import FakeUpstream
+from sealyard.values.access import Profile
 from sealyard.values.skills import SaveExample, SaveSkill, Skill, SkillSource
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 from sealyard.yard.surface.texts import loaded_text
@@ -106,6 +108,59 @@ async def test_a_skill_over_a_hidden_tool_does_not_exist_in_any_channel(tmp_path
     assert told[0] == "No skill named 'peek'. Call find_skills to find one that exists."
     assert ["Nearest: 'peek'" in text for text in near] == [False, True]
     assert shown == [1, 1]
+
+
+@pytest.mark.parametrize("how", ["gone", "gone and a profile"])
+async def test_a_skill_over_a_hidden_tool_stays_hidden_while_nobody_lists_the_tool(tmp_path: Path, how: str) -> None:
+    """Its server is down or gone: who may see that server is told so, and nobody else."""
+    async with opened(tmp_path, make_books(), vault(), save_to="shared") as yard:
+        await save(yard, "peek", VAULT, principal="boss", examples=N)
+    async with opened(tmp_path, make_books(), save_to="shared") as yard:
+        wide = [await load(yard, "peek", "boss"), *[each.name for each in await yard.skills.find("", principal="boss")]]
+        narrow = yard.beside(Profile(name="books", upstreams=("books",))) if "profile" in how else yard
+        who = "boss" if "profile" in how else "clerk"
+        told = [await load(narrow, "peek", who), await load(narrow, "peek_", who)]
+        found = await narrow.skills.find("", principal=who)
+        suggested = [each.suggestion.name for each in (await narrow.guidance.skills.index(who)).skills]
+        served = await narrow.skills.folders(who)
+        with pytest.raises(InvalidSkill, match="The name 'peek' is taken"):
+            await save(narrow, "peek", ONE.format(name="peek"), principal=who, examples=N)
+
+    assert wide == [
+        "The skill 'peek' 1.0.0 cannot be imported: it was written for mcp__vault__read_secret 1.0.0. "
+        "mcp__vault__read_secret no longer exists, and no tool replaced it. "
+        "Migrate it: sealyard migrate-skills --tool mcp__vault__read_secret.",
+        "peek",
+    ]
+    assert told == [f"No skill named {name!r}. Call find_skills to find one that exists." for name in ("peek", "peek_")]
+    assert (found, suggested, served) == ([], [], [])
+
+
+COMPUTED = "def peek(n: int) -> int:\n    return call_tool('mcp__vault__' + 'read_secret', {'n': n})\n"
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+async def test_a_skill_is_hidden_by_the_answers_in_its_examples(tmp_path: Path, *, is_noted: bool) -> None:
+    """Whatever its code says; in a store of an earlier version too, whose skills do not say whose answers they hold."""
+    async with opened(tmp_path, make_books(), vault(), save_to="shared") as yard:
+        await save(yard, "peek", COMPUTED, principal="boss", examples=N)
+        await save(yard, principal="boss")
+    if not is_noted:
+        with contextlib.closing(sqlite3.connect(tmp_path / "sealyard.db")) as store:
+            changed = store.execute("UPDATE skills SET skill = json_remove(skill, '$.recorded')").rowcount
+            store.commit()
+        assert changed == 2
+    async with opened(tmp_path, make_books(), vault(), save_to="shared") as yard:
+        seen = [await load(yard, name, who) for name in ("peek", "monthly_total") for who in ("boss", "clerk")]
+        narrow = yard.beside(Profile(name="books", upstreams=("books",)))
+        suggested = [
+            sorted(skill.suggestion.name for skill in (await each.guidance.skills.index("boss")).skills)
+            for each in (yard, narrow)
+        ]
+
+    none = "No skill named 'peek'. Call find_skills to find one that exists."
+    assert seen == ["1.0.0", none, "1.0.0", "1.0.0"]
+    assert suggested == [["monthly_total", "peek"], ["monthly_total"]]
 
 
 async def test_a_renamed_tool_stays_hidden_with_the_skills_over_it(tmp_path: Path) -> None:
@@ -787,6 +842,10 @@ class Principal:
         answer = await self.ask("tools/call", name=tool, arguments=arguments)
         return str(answer["result"]["content"][0]["text"])
 
+    async def get(self, path: str) -> None:
+        """Ask `/api/v1`."""
+        self.heard.append((await self._http.get(f"{self._url.removesuffix('/mcp')}/api/v1/{path}")).text)
+
 
 @contextlib.asynccontextmanager
 async def two_clients(folder: Path, save_to: str) -> AsyncIterator[tuple[Principal, Principal]]:
@@ -830,6 +889,8 @@ async def test_no_request_of_a_client_shows_a_skill_that_is_not_for_it(tmp_path:
             await who.call("execute_code", code=f"from skills import {name}\n{name}(1)")
             await who.call("execute_code", code=f"import skills\nskills.load('{name}@1')(1)")
             await who.call("execute_code", code="import os\n[os.listdir(p) for p in ('.', '/', '/servers')]")
+            for query in ("", "?namespace=shared", "?namespace=boss", "?namespace=shared&version=1"):
+                await who.get(f"skills/{name}{query}")
     theirs = ("Quokka", "find_parks", "def ", "1.0.0 (active", "digest")
 
     assert [(word, text) for text in clerk.heard for word in theirs if word in text] == []

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import mcp_types as types
@@ -15,7 +16,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from tests import warm
-from tests.conftest import Kept
+from tests.conftest import Kept, polled
 from tests.surfaces.conftest import child, config_text, serving
 from tests.surfaces.test_http import ACCEPT, HELLO
 from tests.surfaces.test_surface import text_of
@@ -208,6 +209,55 @@ async def test_relayed_calls_have_the_same_border_as_code(kept: Kept) -> None:
     assert [each["form"] for each in journal["executions"]] == ["call", "code", "call"]
 
 
+@pytest.mark.behaviour("relay.observed")
+@pytest.mark.parametrize("path", ["", "/p/travel"])
+async def test_relayed_calls_are_in_the_live_view_and_the_metrics(config: Config, path: str) -> None:
+    """As one execution each, with how it ended; what the agent read is on both sides of the tokens."""
+    camps = "list_campgrounds" if path else "mcp__trips__list_campgrounds"
+    async with (
+        serving(config(MORE)) as url,
+        httpx2.AsyncClient(base_url=url.replace("/mcp", "/api/v1"), timeout=60) as api,
+        api.stream("GET", "/events") as stream,
+        connected(f"{url}{path}?codemode=off") as plain,
+    ):
+        lines = stream.aiter_lines()
+        await anext(lines)  # from here on nothing is missed
+        said = [text_of(await plain.call_tool(camps, ASKED)) for _ in range(3)]
+        events: list[tuple[str, Any]] = []
+        async for line in lines:
+            if line.startswith("event: "):
+                events.append((line.removeprefix("event: "), None))
+            elif line.startswith("data: "):
+                events[-1] = (events[-1][0], json.loads(line.removeprefix("data: ")))
+                if [kind for kind, _ in events].count("ended") == 3:
+                    break
+
+        async def look() -> dict[str, Any]:
+            found: dict[str, Any] = (await api.get("/metrics", params={"window": "1h"})).json()
+            return found
+
+        report = await polled(look, lambda found: found["tokens"]["actual_parts"].get("results"))
+        exposed = (await api.get(url.replace("/mcp", "/metrics"))).text
+        journal = (await api.get("/executions", params={"limit": 10})).json()["executions"]
+
+    assert ["LimitReached" in each for each in said] == [False, False, True]
+    assert [kind for kind, _ in events] == ["started", "call", "called", "ended"] * 3
+    called = [body for kind, body in events if kind == "called"]
+    assert [(each["tool"], each.get("error")) for each in called] == [
+        ("mcp__trips__list_campgrounds", None),
+        ("mcp__trips__list_campgrounds", None),
+        ("mcp__trips__list_campgrounds", "LimitReached"),
+    ]
+    assert [each["bytes"] > 0 for each in called] == [True, True, False]
+    assert [body["status"] for kind, body in events if kind == "ended"] == ["ok", "ok", "failed"]
+    assert report["execution"]["by_form"]["proxy"] == 3
+    assert report["tokens"]["by_use_case"]["direct"]["baseline"] > 0
+    assert report["tokens"]["baseline_parts"]["data"] <= report["tokens"]["actual_parts"]["results"]
+    assert report["tokens"]["baseline_parts"]["definitions"] == report["tokens"]["actual_parts"]["surface"]
+    assert 'sealyard_execution_total{form="proxy",level="none",status="ok",tier="none"} 2.0' in exposed.splitlines()
+    assert [(each["form"], each["status"]) for each in journal] == [("call", "failed"), ("call", "ok"), ("call", "ok")]
+
+
 @pytest.mark.parametrize("first", ["code", "relay"])
 async def test_limits_and_private_values_hold_across_surfaces(config: Config, first: str) -> None:
     """A limit counts the calls of both together, and a value is a token in both."""
@@ -272,13 +322,21 @@ profiles = ["money"]
             own = await names(clerk)
 
     assert [each.status_code for each in seen.values()] == [200, 200, 403]
-    money = {"name": "money", "path": "/mcp/p/money", "upstreams": ["expenses"], "mode": None, "level": "hardened"}
+    money = {
+        "name": "money",
+        "path": "/mcp/p/money",
+        "upstreams": ["expenses"],
+        "mode": None,
+        "level": "hardened",
+        "principals": [],
+    }
     travel = {
         "name": "travel",
         "path": "/mcp/p/travel",
         "upstreams": ["trips"],
         "mode": "hybrid",
         "level": "production",
+        "principals": [],
     }
     assert seen["b-secret"].json() == {"profiles": [money, travel]}
     assert seen["c-secret"].json() == {"profiles": [money | {"upstreams": []}, travel | {"level": "hardened"}]}

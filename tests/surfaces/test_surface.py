@@ -268,6 +268,33 @@ async def test_python_goes_by_several_names(reach: Reach, language: str) -> None
 OTHER_NAMES = ("execute_python", "list_skills", "search_skills", "delete_skill")
 
 
+@pytest.mark.behaviour("surface.deletes_named_versions")
+@pytest.mark.parametrize("version", [{}, {"version": ""}, {"version": None}])
+async def test_no_argument_that_was_left_out_or_filled_in_deletes_all_versions(
+    reach: Reach, version: dict[str, Any]
+) -> None:
+    """Where there are several, the one to delete is named, or all of them by that word."""
+    agent = await reach()
+    name = f"several{len(str(version))}"
+    for result in (1, 2, 3):
+        await agent.call("save_skill", name=name, code=f"result = {result}", description=f"Says {result}.")
+    refused = await agent.call("delete_skill", name=name, **version)
+    kept = text_of(await agent.call("load_skill", name=name))
+    one = text_of(await agent.call("delete_skill", name=f"{name}@1.0.1", **version))
+    rest = text_of(await agent.call("delete_skill", name=name, version="all"))
+    last = await agent.call("load_skill", name=name)
+
+    assert refused.is_error
+    assert text_of(refused) == (
+        f"InvalidRequest: The skill '{name}' has 3 versions, such as 1.0.2, 1.0.1, 1.0.0. Name the one to delete, or "
+        "'all'."
+    )
+    assert kept.endswith("result = 3")
+    assert one == f'{{"skill":"{name}@1.0.1","deleted":["1.0.1"]}}'
+    assert rest == f'{{"skill":"{name}","deleted":["1.0.2","1.0.0"]}}'
+    assert last.is_error
+
+
 @pytest.mark.behaviour("surface.other_names")
 async def test_what_other_programs_call_a_tool_or_an_argument_is_understood(reach: Reach) -> None:
     """Agents that were taught those names go on as they are used to."""

@@ -65,6 +65,10 @@ class Finder:
     def _end_listing(self, name: str, task: "asyncio.Task[None]") -> None:
         del self._listing[name]
 
+    def has_listed(self, upstream: str) -> bool:
+        """True if the upstream has listed its tools, now or in an earlier process."""
+        return upstream in self._listed
+
     def note_listed(self, upstream: str) -> None:
         """Mark an upstream as listed."""
         self._listed.add(upstream)

@@ -11,7 +11,7 @@ from sealyard.broker.policy import Policy
 from sealyard.broker.upstreams import ToolServer
 from sealyard.catalog import Catalog, DriftWatch, Recent, Snapshot
 from sealyard.values.access import PrincipalScope, Profile
-from sealyard.values.tools import UpstreamStatus
+from sealyard.values.tools import ToolSpec, UpstreamStatus
 from sealyard.values.variants import variant
 
 _VIEWS_KEPT = 8  # whose names are kept: as many as have an index
@@ -63,6 +63,16 @@ class Tools:
         started = time.perf_counter()
         await self.finder.ready(view)
         self._on_published(time.perf_counter() - started, len(view.tools))
+
+    def reaches(self, upstream: str, principal: str) -> bool:
+        """True once it is known that the principal may use something of an upstream besides its tools.
+
+        It is not while the policy may hide tools and the upstream has not listed its own, which starts with this then.
+        """
+        if self.views.may_hide_tools and not self.finder.has_listed(upstream):
+            self.finder.start_listing()
+            return False
+        return bool(self.views.servers([upstream], self.catalog.snapshot, principal))
 
     def statuses(self) -> list[UpstreamStatus]:
         """The state of every upstream, with definitions that changed since they were pinned among its warnings."""
@@ -153,6 +163,20 @@ class Views:
                 {upstream: specs for upstream, specs in kept.items() if specs}, snapshot.shapes
             )
         return view
+
+    @property
+    def may_hide_tools(self) -> bool:
+        """True if the policy hides tools from some principal."""
+        return self._policy.may_hide
+
+    def are_whole(self, principal: str) -> bool:
+        """True if nothing is ever hidden from the principal, whatever the upstreams list."""
+        scopes = (self._profile, self._scopes.get(principal))
+        return not self._policy.may_hide and all(each is None or each.upstreams is None for each in scopes)
+
+    def may_see(self, spec: ToolSpec, principal: str) -> bool:
+        """True if the principal may see the tool, also one that is not listed now."""
+        return self.may_use(spec.upstream, principal) and not self._policy.is_hidden(spec, principal)
 
     def may_use(self, upstream: str, principal: str) -> bool:
         """True if the config lets the principal use the upstream. A principal without an entry may use all."""

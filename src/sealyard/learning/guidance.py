@@ -36,6 +36,7 @@ from sealyard.observe import Run, Visit
 from sealyard.offload import short_work
 from sealyard.sandbox.policy import IsolationPolicy
 from sealyard.sandbox.review import Review
+from sealyard.skills import SkillLoader
 from sealyard.store import Store
 from sealyard.values.access import Grant
 from sealyard.values.facts import Assessed, Executed, Fact, Forgotten, Hinted, HintKind, RunEvidence
@@ -232,9 +233,9 @@ class Guidance:
         domain = self._settings.domain_of(principal, self._runner.scopes)
         return self.barrier.ask("model", lambda: self.learner.model_for(principal, domain), _EMPTY, who=principal)
 
-    def narrowed(self, tools: Tools, runner: Runner) -> "Guidance":
-        """The same experience, for principals that see only `tools` and get no more than `runner` gives."""
-        return variant(self, _tools=tools, _runner=runner, skills=self.skills.narrowed(tools))
+    def narrowed(self, tools: Tools, runner: Runner, loading: SkillLoader) -> "Guidance":
+        """The same experience, for principals that get no more than these parts give."""
+        return variant(self, _tools=tools, _runner=runner, skills=self.skills.narrowed(tools, loading))
 
     # Before a run
 

@@ -591,9 +591,9 @@ class KnownSkills:
         self._looked_at: dict[str, float] = {}
         self._making: dict[str, asyncio.Task[None]] = {}
 
-    def narrowed(self, tools: Tools) -> "KnownSkills":
-        """The same for principals that see only `tools`."""
-        return KnownSkills(self._store, tools, self._loading)
+    def narrowed(self, tools: Tools, loading: SkillLoader) -> "KnownSkills":
+        """The same for principals that see only `tools` and what `loading` finds."""
+        return KnownSkills(self._store, tools, loading)
 
     def of(self, principal: str) -> SkillIndex | None:
         """The latest index of a principal's skills; None before the first. It is renewed in the background."""

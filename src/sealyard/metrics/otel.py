@@ -61,7 +61,7 @@ _FOREIGN = frozenset(
 )
 """Attributes of other scopes that are exported."""
 
-_TOOLS = {"code": "execute_code", "analysis": "execute_analysis", "call": "call_tool"}
+_TOOLS = {"code": "execute_code", "analysis": "execute_analysis", "call": "call_tool", "proxy": "call_tool"}
 
 
 class SpanHandle:

@@ -140,6 +140,7 @@ class Tally(RunObserver):
             self.bytes_in += admitted.size_bytes
             has_answer = len(admitted.encoded) <= _EVIDENCE_BYTES
         else:
+            self.bytes_in += call.answer_bytes  # as relayed: nothing admits such an answer
             error = "CancelledError: " if call.error is None else f"{type(call.error).__name__}: {call.error}"
         self.last_calls.append(
             CallEvidence(
@@ -225,14 +226,14 @@ class Run:
 
     @property
     def visit(self) -> Visit:
-        """The visit that it is part of. Rehearsals and relayed calls have none."""
+        """The visit that it is part of. Rehearsals have none, nor have calls of a gateway of relays alone."""
         assert self._visit is not None
         return self._visit
 
     @property
     def use_case(self) -> UseCase:
         """The kind of work that it is an example of."""
-        if self.form == "call":
+        if self.form in ("call", "proxy"):
             return "direct"
         if self.form == "analysis":
             return "analysis"
@@ -349,14 +350,12 @@ def _without_ragged_ends(value: Any) -> Any:
 class Recorder:
     """Opens executions, and records each from its beginning to its end."""
 
-    def __init__(self, store: Store, broker: Broker, sinks: Sequence[Sink] = (), *, keeps_answers: bool = True) -> None:
-        """`sinks` are those of executions in a visit. `keeps_answers`: skills can be recorded from their answers."""
+    def __init__(self, store: Store, broker: Broker, sinks: Sequence[Sink] = ()) -> None:
+        """`sinks` are those of executions in a visit."""
         self._store = store
         self.broker = broker
         self._sinks = sinks
-        self._records: list[Sink] = [partial(JournalSink, store), partial(AuditSink, store)]
-        if keeps_answers:
-            self._records.append(partial(TraceSink, store))
+        self._records: list[Sink] = [partial(each, store) for each in (JournalSink, AuditSink, TraceSink)]
 
     @contextlib.asynccontextmanager
     async def open(

@@ -276,7 +276,7 @@ class FactSink(RunObserver):
                 level="" if outcome is None else outcome.level,
                 tier="" if outcome is None else outcome.tier,
                 seconds=end.seconds,
-                queued_seconds=None if run.form == "call" else run.queued_seconds,
+                queued_seconds=None if run.form in ("call", "proxy") else run.queued_seconds,
                 cpu_seconds=None if usage is None else usage.cpu_seconds,
                 memory_bytes=None if usage is None else usage.memory_peak_bytes,
                 calls=tally.calls,
@@ -322,6 +322,9 @@ class TokenSink(RunObserver):
         self._bill.use_case = self._run.use_case
         self._accounting.add(self._bill, "code", self._run.wrote)
         self._accounting.add(self._bill, "results", end.text)
+        if self._run.form == "proxy":  # the agent reads what the tool answers, unless that is too large to be counted
+            self._accounting.add(self._bill, "data", end.text)
+            self._accounting.skip(self._bill, max(0, self._run.tally.bytes_in - len(end.text.encode())))
         self._accounting.close_bill(self._bill)
 
 
@@ -346,10 +349,10 @@ class SpanSink(RunObserver):
     def call_finished(self, call: FinishedCall) -> None:
         """End it."""
         if (span := self._span.calls.pop(call.number, None)) is not None:
-            if call.admitted is None:
+            if call.failure is not None:
                 span.end(error=_kind_of(call))
             else:
-                span.end(bytes=call.admitted.size_bytes)
+                span.end(bytes=_bytes_of(call))
 
     def ended(self, end: RunEnd) -> None:
         """End the span of the run."""
@@ -380,7 +383,7 @@ class LiveSink(RunObserver):
             LiveRun(
                 execution_id=run.id,
                 principal=grant.principal,
-                form=run.form,
+                form="call" if run.form == "proxy" else run.form,
                 session=grant.session.partition(":")[2],
                 started_at=run.record.started_at,
                 background=run.record.background,
@@ -410,9 +413,9 @@ class LiveSink(RunObserver):
         """Report how the call ended."""
         body: dict[str, Any] = {"number": call.number, "tool": call.spec.full_name}
         body["seconds"] = round(call.seconds + call.waited_seconds, 6)
-        if call.admitted is None:
+        if call.failure is not None:
             body["error"] = _kind_of(call)
-        body["bytes"] = 0 if call.admitted is None else call.admitted.size_bytes
+        body["bytes"] = _bytes_of(call)
         self._watched.emit("called", body)
 
     def ended(self, end: RunEnd) -> None:
@@ -437,5 +440,13 @@ class ShapeSink(RunObserver):
 
 
 def _kind_of(call: FinishedCall) -> str:
-    """The name of what went wrong in a call that has no answer."""
-    return "cancelled" if call.error is None else type(call.error).__name__
+    """The name of what went wrong in a call that failed."""
+    if call.error is not None:
+        return type(call.error).__name__
+    name = (call.failure or "").partition(":")[0]  # of a relayed call, such as `ToolFailed: …`
+    return name if name.isidentifier() else "cancelled"
+
+
+def _bytes_of(call: FinishedCall) -> int:
+    """The bytes of an answer, with its files."""
+    return call.answer_bytes if call.admitted is None else call.admitted.size_bytes

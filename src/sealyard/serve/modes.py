@@ -121,8 +121,9 @@ class Modes:
 
     @property
     def is_one(self) -> bool:
-        """True if every client of one URL gets the same."""
-        return len(self.all) == 1 and all(each.upstreams is None for each in self._scopes.values())
+        """True if every client of one URL gets the same: neither its name nor its principal makes a difference."""
+        policies = all("*" in rule.principals for rule in self.config.policy.rules)
+        return len(self.all) == 1 and policies and all(each.upstreams is None for each in self._scopes.values())
 
     def of(self, entrance: Entrance, principal: str, client: str) -> str:
         """The mode of a client by the first rule that names one."""
@@ -216,8 +217,9 @@ class _Faces:
     async def _reach(self, profile: str, principal: str) -> None:
         """Find the upstreams that a principal may use through a profile.
 
-        One whose tools the policy always denies is none of them, so that its resources and prompts are no way around.
-        They are found once: connections of a relay last, and theirs must not change under them.
+        One whose tools the policy always denies is none of them, so that its resources and prompts are no way around;
+        one that has not listed its tools yet is, and `Border.reaches` holds it back until it has. They are found once:
+        connections of a relay last, and the names in theirs must not change under them.
         """
         narrowing = [self._profiles.get(profile), self._scopes.get(principal)]
         names = [name for name in self._config.upstreams if all(each is None or each.has(name) for each in narrowing)]
@@ -236,7 +238,7 @@ class _Faces:
     async def _relay(self, face: _Face) -> Server[Any]:
         config, profile = self._config, self._profiles.get(face.profile)
         opened = await self._opened_gateway()
-        border = opened.border() if isinstance(opened, yards.Yard) else opened
+        border = opened.border(profile) if isinstance(opened, yards.Yard) else opened
         if len(face.upstreams) < len(config.upstreams):  # it cannot tell which names of the config fit nothing
             border = msgspec.structs.replace(border, names=None)
         return relay.build_relay(
@@ -246,6 +248,7 @@ class _Faces:
             name=config.surface.name,
             place="" if profile is None else profile.place,
             is_same_for_all=self._modes.is_one,
+            is_shared=bool(self._scopes),
         )
 
     def _make(self, face: _Face) -> Server[Any]:

@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
+from sealyard.access import Tools
 from sealyard.catalog import Catalog, Recent, Snapshot
 from sealyard.catalog.stubs import Stub
-from sealyard.errors import InvalidRequest, SkillUnusable, UnknownSkill, UnknownTool
+from sealyard.errors import InvalidRequest, InvalidSkill, SkillUnusable, UnknownSkill, UnknownTool
 from sealyard.privacy import Guard
 from sealyard.skills.shelf import Shelf, split_pin
 from sealyard.store import Store
@@ -33,8 +34,10 @@ from sealyard.values.skills import (
     ToolNeed,
     UseShare,
     namespaces_for,
+    recorded_tools,
 )
 from sealyard.values.tools import ToolSpec
+from sealyard.values.variants import variant
 from sealyard.versioning import Plan, make_plan
 from sealyard.wording import plain
 
@@ -359,11 +362,15 @@ def _convert(arguments: dict[str, Any], kind: type[Any]) -> Any:
 class SkillLoader:
     """Finds the skills that code imports."""
 
-    def __init__(self, store: Store, catalog: Catalog, shelf: Shelf, compatibility: Compatibility) -> None:
+    def __init__(self, store: Store, tools: Tools, shelf: Shelf, compatibility: Compatibility) -> None:
         self._store = store
-        self._catalog = catalog
+        self._tools = tools
         self._shelf = shelf
         self._compatibility = compatibility
+
+    def narrowed(self, tools: Tools) -> "SkillLoader":
+        """The same for principals that see only `tools`."""
+        return variant(self, _tools=tools)
 
     async def visible(self, principal: str, view: Snapshot) -> list[Skill]:
         """The newest version of every skill that the code of `principal` can import, its own before the shared ones."""
@@ -372,7 +379,7 @@ class SkillLoader:
         places: tuple[tuple[str, SkillStatus], ...] = ((own, "active"), (own, "draft"), (shared, "active"))
         for namespace, status in places:
             for skill in await self._store.skills.newest((namespace,), status=status):
-                if await self.is_visible(skill, view):
+                if await self.is_visible(skill, principal, view):
                     by_name.setdefault(skill.name, skill)
         return list(by_name.values())
 
@@ -380,19 +387,67 @@ class SkillLoader:
         """The uses of each skill, all versions together, by namespace and name."""
         return combined(await self._store.skills.uses())
 
-    async def is_visible(self, skill: Skill, view: Snapshot) -> bool:
-        """False if a tool that the skill needs, under its old name or a new one, is hidden from this principal.
+    async def is_visible(self, skill: Skill, principal: str, view: Snapshot) -> bool:
+        """True if the principal may see every tool that this version reaches; else it does not exist for it.
 
-        Such a skill is hidden from the principal too.
+        It reaches the tools of its code, those whose answers are in its examples, and those of the skills it imports.
         """
-        whole = self._catalog.snapshot
-        for need in skill.tools:
-            if need.tool in view.tools:
-                continue
-            spec = whole.tools.get(need.tool) or await self._compatibility.renamed(need.tool, whole)
-            if spec is not None and spec.full_name not in view.tools:
+        if self._tools.views.are_whole(principal):
+            return True
+        waiting, known = [skill], {(skill.namespace, skill.name, skill.version)}
+        while waiting:
+            each = waiting.pop()
+            tools = {need.tool for need in each.tools}.union(await self._recorded(each))
+            if len(known) > _CLOSURE or not all([await self._may_see(tool, principal, view) for tool in tools]):
                 return False
+            places = [
+                (namespace, need.name, need.version) for need in each.skills for namespace in namespaces_for(principal)
+            ]
+            for place in places:
+                needed = await self._store.skills.get(*place, with_deleted=True, with_examples=False)
+                if needed is not None and place not in known:
+                    known.add(place)
+                    waiting.append(needed)
         return True
+
+    async def _recorded(self, skill: Skill) -> Sequence[str]:
+        if skill.recorded is not None:
+            return skill.recorded
+        whole = await self._store.skills.get(skill.namespace, skill.name, skill.version, with_deleted=True)
+        return () if whole is None else recorded_tools(whole.examples)
+
+    async def _may_see(self, tool: str, principal: str, view: Snapshot) -> bool:
+        """True if the principal may see the tool, or may see what it is called now, or might if it were listed."""
+        if tool in view.tools:
+            return True
+        whole = self._tools.catalog.snapshot
+        spec = whole.tools.get(tool) or await self._compatibility.renamed(tool, whole)
+        if spec is None and (place := await self._store.releases.find_tool(tool)) is not None:
+            releases = await self._store.releases.history(*place)
+            spec = releases[0].spec if releases else None
+        return spec is not None and self._tools.views.may_see(spec, principal)
+
+    async def versions(self, namespace: str, name: str, principal: str, view: Snapshot) -> list[Skill]:
+        """The versions of a name that the principal may see, the newest first, without examples."""
+        kept = await self._store.skills.versions(namespace, name)
+        return [each for each in kept if await self.is_visible(each, principal, view)]
+
+    async def check_free(self, name: str, principal: str, view: Snapshot) -> None:
+        """Raise `InvalidSkill` if a version of this name is hidden from the principal, be it deleted.
+
+        Whatever the principal saved there would take the place of it, and its number would tell of it.
+        """
+        if self._tools.views.are_whole(principal):
+            return
+        table = self._store.skills
+        for namespace in namespaces_for(principal):
+            gone = [
+                await table.get(namespace, name, each, with_deleted=True, with_examples=False)
+                for each in await table.deleted(namespace, name)
+            ]
+            for each in (*await table.versions(namespace, name), *gone):
+                if each is not None and not await self.is_visible(each, principal, view):
+                    raise InvalidSkill(f"The name {name!r} is taken. Use another one.")
 
     async def load_for(
         self, principal: str, view: Snapshot, own: dict[str, Skill], name: str, version: str | None
@@ -436,7 +491,11 @@ class SkillLoader:
             return await self._why_not(skill, checks, principal, view, needed)
 
         skill = await self._shelf.resolve(
-            name, version, principal, why_not=why_not, is_visible=partial(self.is_visible, view=view)
+            name,
+            version,
+            principal,
+            why_not=why_not,
+            is_visible=partial(self.is_visible, principal=principal, view=view),
         )
         return LoadedSkill(skill=skill, checks=checked[skill.version])
 

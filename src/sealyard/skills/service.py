@@ -16,7 +16,7 @@ from sealyard.catalog import Recent, Snapshot
 from sealyard.code import Ref
 from sealyard.config.settings import SkillsConfig
 from sealyard.discovery import Index
-from sealyard.errors import HelperFailed, InvalidSkill, SkillUnusable, UnknownSkill
+from sealyard.errors import HelperFailed, InvalidRequest, InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.observe import Observer, Recorder
 from sealyard.privacy import Guard
 from sealyard.sandbox.review import Review, Unbound
@@ -26,7 +26,7 @@ from sealyard.skills.loader import Compatibility, Known, LoadedSkill, NeedCheck,
 from sealyard.skills.reading import Reading, read_skill, signature_of, with_imports
 from sealyard.skills.rehearsal import Rehearsals
 from sealyard.skills.sharing.folder import read_frontmatter, to_folder
-from sealyard.skills.shelf import Shelf, as_tool
+from sealyard.skills.shelf import Shelf, as_tool, split_pin
 from sealyard.store import Store
 from sealyard.values.access import AuditEntry
 from sealyard.values.changes import matches
@@ -65,6 +65,8 @@ _INDEXES = 8  # search indexes, one for each view of the catalog: as many princi
 _CANDIDATES = 20  # candidates listed, the most frequent first
 _WORSE: tuple[NeedState, ...] = ("fits", "newer", "translated", "broken", "missing")
 _HARDER: tuple[Difficulty | None, ...] = (None, "mechanical", "needs a look", "impossible")
+_ALL = "all"  # in place of a version, those of a name together
+_VERSIONS_NAMED = 5  # in a message: the newest, one of which is meant most likely
 _FOLDERS = 2_000  # rendered folders, a few KiB each
 _LONG_CODE = 4_000  # longer code is read by a helper: parsing it holds the interpreter for 8 ms at worst
 _EXAMPLES_BYTES = 256 << 10  # examples as an agent sends them, all together; their recordings come on top
@@ -92,16 +94,22 @@ class Skills:
         self.observer = observer
         self.shelf = Shelf(store)
         self.compatibility = Compatibility(store, tools.catalog)
-        self.loading = SkillLoader(store, tools.catalog, self.shelf, self.compatibility)
+        self.loading = SkillLoader(store, tools, self.shelf, self.compatibility)
         self.rehearsals = Rehearsals(store=store, tools=tools, runner=runner, guards=guards, recorder=recorder)
         self._folders: Recent[tuple[str, str, str], ServedFolder] = Recent(_FOLDERS)
         self._indexes: Recent[tuple[str, str, str], tuple[Index, dict[str, Skill]]] = Recent(_INDEXES)
 
     def narrowed(self, tools: Tools, runner: Runner) -> "Skills":
         """The same skills, for runs that see only `tools` and get no more than `runner` gives."""
-        rehearsals = variant(self.rehearsals, _tools=tools, _runner=runner)
-        folders = Recent[tuple[str, str, str], ServedFolder](_FOLDERS)  # concealed by the guards of other sessions
-        return variant(self, tools=tools, _runner=runner, rehearsals=rehearsals, _folders=folders)
+        return variant(
+            self,
+            tools=tools,
+            _runner=runner,
+            loading=self.loading.narrowed(tools),
+            rehearsals=variant(self.rehearsals, _tools=tools, _runner=runner),
+            _folders=Recent(_FOLDERS),  # concealed by the guards of other sessions
+            _indexes=Recent(_INDEXES),  # the same tools may be listed here and there while others are hidden here
+        )
 
     # Saving
 
@@ -125,6 +133,7 @@ class Skills:
         self._check_bounds(request, namespace, len(request.examples))
         guard = await self.guards.of(self._runner.session_of(principal))
         view = await self.tools.view(principal)
+        await self.loading.check_free(request.name, principal, view)
         await self.store.room()
         request, warnings = await conceal_request(request, guard)
         request, imports = await self._with_imports(request, principal, view)
@@ -143,6 +152,7 @@ class Skills:
         if not examples:
             examples = await self._earlier_examples(skill, principal, view, load)
         skill = msgspec.structs.replace(skill, examples=tuple(examples))
+        await self.loading.check_free(request.name, principal, view)  # the examples may have run for long
         saved = await self.keep(await self._judged(skill), principal=principal)
         return SavedSkill(skill=saved, warnings=tuple(dict.fromkeys(warnings)))
 
@@ -221,25 +231,39 @@ class Skills:
         gone = [each for each in versions if version is None or matches(version, each.version)]
         if not gone:
             raise UnknownSkill(f"No skill named {name!r}{f' of version {version}' if version else ''} is there.")
+        return await self._delete(gone, principal)
+
+    async def _delete(self, gone: list[Skill], principal: str) -> list[Skill]:
         for each in gone:
-            await self.shelf.delete(namespace, name, each.version)
+            await self.shelf.delete(each.namespace, each.name, each.version)
             self._audit("skill.status", principal, each, {"status": "deleted", "was": each.status})
         await self.store.flush()
         return gone
 
     async def delete_own(self, name: str, version: str | None, *, principal: str) -> list[Skill]:
-        """Delete a skill of the principal's own, by `name` or `name@1.2`. Raises `UnknownSkill`."""
-        name, _, pin = name.partition("@")
-        view = await self.tools.view(principal)
-        try:
-            for each in await self.store.skills.versions(namespace_of(principal), name):
-                if not await self.loading.is_visible(each, view):  # it needs a tool that does not exist here
-                    raise UnknownSkill(f"No skill named {name!r} is there.")
-            return await self.delete(namespace_of(principal), name, version or pin or None, principal=principal)
-        except UnknownSkill as error:
+        """Delete a version of a skill of the principal's own, by `name` or `name@1.2`, or `all` that it sees.
+
+        A version may be left out if there is only one: clients that fill in every argument send an empty text for one.
+
+        Raises:
+            UnknownSkill: The principal sees no such version.
+            InvalidRequest: There are several, and none is named.
+        """
+        name, version = split_pin(name, version)
+        namespace, view = namespace_of(principal), await self.tools.view(principal)
+        seen = await self.loading.versions(namespace, name, principal, view)
+        gone = [each for each in seen if version in (None, _ALL) or matches(version, each.version)]
+        if not gone:
             raise UnknownSkill(
-                f"{error} find_skills shows those that are; only a person deletes a shared one."
-            ) from None
+                f"No skill named {name!r}{f' of version {version}' if version else ''} is there. find_skills shows "
+                "those that are; only a person deletes a shared one."
+            )
+        if version is None and len(gone) > 1:
+            shown = ", ".join(each.version for each in gone[:_VERSIONS_NAMED])
+            raise InvalidRequest(
+                f"The skill {name!r} has {len(gone)} versions, such as {shown}. Name the one to delete, or {_ALL!r}."
+            )
+        return await self._delete(gone, principal)
 
     def _check_bounds(self, request: SaveSkill, namespace: str, examples: int) -> None:
         """Raise `InvalidSkill` for a request over a limit, before anything slow is done with it."""
@@ -341,7 +365,7 @@ class Skills:
 
         Of a shared skill, only the author's own examples: the new code must not see answers to another author's tools.
         """
-        versions = await self.store.skills.versions(skill.namespace, skill.name)
+        versions = await self.loading.versions(skill.namespace, skill.name, principal, view)
         newest = next((each for each in versions if each.status == "active"), None)
         if newest is None or (skill.namespace == SHARED and newest.author != skill.author):
             return []
@@ -471,13 +495,19 @@ class Skills:
             self.observer.skills_used(uses)
         return len(uses)
 
-    async def get(self, namespace: str, name: str, version: str = "") -> Skill:
+    async def versions(self, namespace: str, name: str, *, principal: str | None = None) -> list[Skill]:
+        """The versions of a name, the newest first, without examples; of those, what `principal` may see."""
+        if principal is None:
+            return await self.store.skills.versions(namespace, name)
+        return await self.loading.versions(namespace, name, principal, await self.tools.view(principal))
+
+    async def get(self, namespace: str, name: str, version: str = "", *, principal: str | None = None) -> Skill:
         """One version with its examples: `1.2` means the newest 1.2.x, an empty version the newest of all.
 
         Raises:
-            UnknownSkill: There is no such version.
+            UnknownSkill: There is no such version, or `principal` may not see it.
         """
-        versions = await self.store.skills.versions(namespace, name)
+        versions = await self.versions(namespace, name, principal=principal)
         for each in versions:
             if not version or matches(version, each.version):
                 return await self.store.skills.get(namespace, name, each.version) or each

@@ -12,14 +12,22 @@ import itertools
 import keyword
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import msgspec
 
 from sealyard.errors import InvalidSkill, SkillUnusable, UnknownSkill
 from sealyard.store import Store
 from sealyard.values.changes import Severity, matches
-from sealyard.values.skills import ShelfLimits, Skill, SkillStatus, namespace_of, namespaces_for, unknown_version
+from sealyard.values.skills import (
+    ShelfLimits,
+    Skill,
+    SkillStatus,
+    namespace_of,
+    namespaces_for,
+    recorded_tools,
+    unknown_version,
+)
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import compare
 
@@ -33,6 +41,12 @@ _NAMESPACE_CHARACTERS = 128  # as long as the longest name of a principal
 _NOTE_CHARACTERS = 2_000  # of a note, which may quote an error
 _COMPARED = 20  # names that are compared letter by letter, which is slow
 _USED: tuple[SkillStatus, ...] = ("draft", "active")
+IsVisible = Callable[[Skill], Awaitable[bool]]
+"""True for a version that exists for the principal who asks; False for one that reaches what is hidden from it."""
+
+
+async def _always(skill: Skill) -> bool:
+    return True
 
 
 def check_name(name: str) -> None:
@@ -131,8 +145,8 @@ class Shelf:
             raise InvalidSkill(
                 f"The skill holds a value that JSON cannot hold: {error}. Use plain, shallow data."
             ) from None
-        note = skill.note[:_NOTE_CHARACTERS]
-        skill = msgspec.structs.replace(skill, digest=digest, note=note, modified_at=self._clock(), version="0.0.0")
+        changes = {"digest": digest, "note": skill.note[:_NOTE_CHARACTERS], "recorded": recorded_tools(skill.examples)}
+        skill = msgspec.structs.replace(skill, **changes, modified_at=self._clock(), version="0.0.0")
         return await self.table.add(skill, lambda before: bump(skill, before), limits=self.limits)
 
     async def update(self, skill: Skill) -> None:
@@ -198,7 +212,7 @@ class Shelf:
         principal: str,
         *,
         why_not: Callable[[Skill], Awaitable[str]],
-        is_visible: Callable[[Skill], Awaitable[bool]] | None = None,
+        is_visible: IsVisible = _always,
     ) -> Skill:
         """The version that a principal's code gets, without examples: the newest active one that it can use.
 
@@ -211,14 +225,11 @@ class Shelf:
         """
         name, pin = split_pin(name, pin)
         refusal: SkillUnusable | None = None
-        for namespace, version in await self._candidates(name, pin, principal):
-            skill = await self.table.get(namespace, name, version, with_examples=False)
-            if skill is None or not (is_visible is None or await is_visible(skill)):
-                continue  # just deleted, or hidden from this principal
+        async for skill in self._seen(name, pin, principal, is_visible):
             why = _why_not(skill, principal) or await why_not(skill)
             if not why:
                 return skill
-            refusal = refusal or SkillUnusable(f"The skill {name!r} {version} cannot be imported: {why}")
+            refusal = refusal or SkillUnusable(f"The skill {name!r} {skill.version} cannot be imported: {why}")
         raise refusal or await self._unknown(name, pin, principal, is_visible)
 
     async def _candidates(self, name: str, pin: str | None, principal: str) -> Sequence[tuple[str, str]]:
@@ -230,28 +241,35 @@ class Shelf:
         found.sort(key=lambda each: (namespaces.index(each[0]), each[2] != "active"))
         return [(namespace, version) for namespace, version, _ in found]
 
+    async def _seen(self, name: str, pin: str | None, principal: str, is_visible: IsVisible) -> AsyncIterator[Skill]:
+        """The visible versions that a name and a pin may mean, the best first, without examples."""
+        for namespace, version in await self._candidates(name, pin, principal):
+            skill = await self.table.get(namespace, name, version, with_examples=False)
+            if skill is not None and await is_visible(skill):  # else it was just deleted, or is hidden
+                yield skill
+
     async def _unknown(
-        self, name: str, pin: str | None, principal: str, is_visible: Callable[[Skill], Awaitable[bool]] | None = None
+        self, name: str, pin: str | None, principal: str, is_visible: IsVisible = _always
     ) -> UnknownSkill:
         """The error for an unknown name. It reveals nothing of skills that are not visible to the principal."""
-
-        async def sees(each: str) -> bool:
-            for namespace, version in (await self._candidates(each, None, principal))[:1]:
-                skill = await self.table.get(namespace, each, version, with_examples=False)
-                return skill is not None and (is_visible is None or await is_visible(skill))
-            return False
-
-        namespaces = namespaces_for(principal)
-        names = sorted({each for namespace, each in await self.table.names() if namespace in namespaces})
-        if name in names and await sees(name):
-            kept = [version for _, version, _ in await self.table.statuses(namespaces, name)]
+        kept = [each.version async for each in self._seen(name, None, principal, is_visible)]
+        if kept:
             return UnknownSkill(
                 f"The skill {name!r} has no version {_quote(pin or '')}. It has {', '.join(kept[:10])}: name one of"
                 " these, or none for the newest."
             )
-        if _NAME.fullmatch(name) and any([await self.table.deleted(each, name) for each in namespaces]):
-            return UnknownSkill(f"The skill {name!r} was deleted. Restore it, or save it again.")
-        near = [each for each in await asyncio.to_thread(_nearest, name[:64], names) if await sees(each)]
+        namespaces = namespaces_for(principal)
+        for namespace in namespaces if _NAME.fullmatch(name) else ():
+            for version in await self.table.deleted(namespace, name):
+                gone = await self.table.get(namespace, name, version, with_deleted=True, with_examples=False)
+                if gone is not None and await is_visible(gone):
+                    return UnknownSkill(f"The skill {name!r} was deleted. Restore it, or save it again.")
+        names = sorted({each for namespace, each in await self.table.names() if namespace in namespaces})
+        near = [
+            each
+            for each in await asyncio.to_thread(_nearest, name[:64], names)
+            if await anext(self._seen(each, None, principal, is_visible), None) is not None
+        ]
         hint = f"Nearest: {', '.join(map(repr, near))}." if near else "Call find_skills to find one that exists."
         return UnknownSkill(f"No skill named {_quote(name)}. {hint}")
 

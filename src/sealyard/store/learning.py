@@ -124,7 +124,7 @@ def _read_event(connection: sqlite3.Connection, at: Any, text: bytes | None) -> 
     if text is None or not isinstance(at, float) or not 0 <= at < END:
         return None, 0
     fact = decode_fact(text)
-    if isinstance(fact, Executed):
+    if isinstance(fact, Executed) and fact.form != "proxy":  # the journal has no answers of relayed calls
         run, size_bytes = _read_run(connection, fact)
         return run, len(text) + size_bytes
     return (fact if isinstance(fact, Searched | Used | Hinted) else None), len(text)

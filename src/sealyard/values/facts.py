@@ -99,7 +99,7 @@ class Assessed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Executed(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="execution"):
     """An execution ended."""
 
-    form: Literal["code", "analysis", "call"]
+    form: Literal["code", "analysis", "call", "proxy"]
     status: str
     """A `RecordStatus`."""
     failure: str = ""
@@ -111,7 +111,7 @@ class Executed(Fact, frozen=True, kw_only=True, omit_defaults=True, tag="executi
     seconds: float
     """From acceptance to end, without the time that people took to answer approvals."""
     queued_seconds: float | None = None
-    """Time in the queue. None for a single call, which needs no slot, and for older facts."""
+    """Time in the queue. None for a single or relayed call, and for older facts."""
     cpu_seconds: float | None = None
     memory_bytes: int | None = None
     calls: int = 0

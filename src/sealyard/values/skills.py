@@ -1,5 +1,6 @@
 """Skills with their examples, requests about them and the answers, and the record of their uses and migrations."""
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -71,6 +72,12 @@ class SkillExample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The reason of a failure."""
 
 
+def recorded_tools(examples: Iterable[SkillExample]) -> tuple[str, ...]:
+    """The full names of the tools whose answers are in the traces of these examples."""
+    traces = (example.trace for example in examples if example.trace is not None)
+    return tuple(sorted({call.tool for trace in traces for call in trace.calls}))
+
+
 class ToolNeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool that a skill's code uses, at the version it was written for."""
 
@@ -111,6 +118,8 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     examples: tuple[SkillExample, ...] = ()
     tools: tuple[ToolNeed, ...] = ()
     skills: tuple[SkillNeed, ...] = ()
+    recorded: tuple[str, ...] | None = None
+    """The tools whose answers its examples hold, by full name; None in a version saved before that was noted."""
     author: str = "local"
     """The principal that saved it."""
     level: str = "production"

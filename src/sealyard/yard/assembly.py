@@ -271,8 +271,10 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
             policy=policy,
             approvals=approvals,
             broker=broker,
-            recorder=Recorder(store, broker, keeps_answers=False),
+            recorder=Recorder(store, broker),
             store=store,
+            begin=lambda principal: None,
+            reaches=lambda upstream, principal: True,  # without a catalog, only single tools can be hidden
             names=NameCheck(config),
             readiness=Readiness(store, config.store.path, None),
         )

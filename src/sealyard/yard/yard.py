@@ -18,7 +18,7 @@ from sealyard.config.settings import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
 from sealyard.learning import Assessment
 from sealyard.metrics import Report
-from sealyard.observe import Live, Recorder
+from sealyard.observe import Live, Recorder, Visit
 from sealyard.observe.health import Readiness
 from sealyard.privacy import TOKEN, Guard
 from sealyard.privacy.vault import RevealedValue
@@ -70,6 +70,10 @@ class Border(msgspec.Struct, frozen=True, kw_only=True):
     broker: Broker
     recorder: Recorder
     store: Store
+    reaches: Callable[[str, str], bool]
+    """True if a principal may use something of an upstream, so that its resources and prompts are no way around."""
+    begin: Callable[[str], Visit | None]
+    """The visit in which a principal's call begins. None where no figures are kept."""
     names: NameCheck | None
     """Reports names in the config that fit nothing. None where another part of the gateway does."""
     readiness: Readiness
@@ -93,23 +97,28 @@ class Yard(Parts):
         if profile is not None:
             tools = self.tools.narrowed(profile)
             runner = self.runner.narrowed(profile)
-            changes |= {"tools": tools, "runner": runner, "skills": self.skills.narrowed(tools, runner)}
-            changes["guidance"] = self.guidance.narrowed(tools, runner)
+            skills = self.skills.narrowed(tools, runner)
+            changes |= {"tools": tools, "runner": runner, "skills": skills}
+            changes["guidance"] = self.guidance.narrowed(tools, runner, skills.loading)
         beside = replace(self, **changes)
         beside.executions = self.executions.part(beside.executions.run)
         self._beside.append(beside)
         return beside
 
-    def border(self) -> Border:
-        """The border that all calls of this gateway cross, for a relay."""
-        broker = self.recorder.broker
+    def border(self, profile: Profile | None = None) -> Border:
+        """The border that all calls of this gateway cross, for a relay, which shows the definition of every tool."""
+        broker, observer = self.recorder.broker, self.observer.beside()
+        observer.describe_surface("", lambda spec: True)
+        tools = self.tools if profile is None else self.tools.narrowed(profile)
         return Border(
             guards=self.guards,
             policy=broker.policy,
             approvals=broker.approvals,
             broker=broker,
-            recorder=Recorder(self.store, broker, keeps_answers=False),
+            recorder=self.recorder,
             store=self.store,
+            reaches=tools.reaches,
+            begin=lambda principal: observer.begin(principal, tools.seen_by(principal)),
             names=None,
             readiness=self.operations.readiness,
         )
@@ -543,8 +552,8 @@ class Surface:
 
     async def _loaded(self, given: LoadArguments, principal: str) -> str:
         loaded = await self._yard.skills.load(given.name, given.version, principal=principal)
-        kept = await self._yard.store.skills.statuses((loaded.skill.namespace,), loaded.skill.name)
-        versions = [version for _, version, _ in kept]
+        kept = await self._yard.skills.versions(loaded.skill.namespace, loaded.skill.name, principal=principal)
+        versions = [each.version for each in kept]
         return loaded_text(loaded.skill, loaded.warnings, versions, self._yard.runner.result_tokens)
 
     def _delete_skill(self, request: "_Request") -> Prepared:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from sealyard.broker.policy import PolicySettings, Rule
 from sealyard.config import Config
 from sealyard.config.settings import HttpConfig, PrincipalEntry, ProfileEntry, SurfaceConfig
 from sealyard.serve.envelope import Refusal
@@ -48,6 +49,23 @@ def test_all_modes_that_may_come_up_are_known() -> None:
     """A gateway of relays alone opens no sandbox, so what needs one must not come up later."""
     assert Modes(CONFIG, "proxy").all == {"proxy", "search", "hybrid"}
     assert Modes(Config(), "proxy").all == {"proxy"}
+
+
+@pytest.mark.parametrize(
+    ("config", "is_one"),
+    [
+        (Config(), True),
+        (Config(policy=PolicySettings(rules=(Rule(decision="deny", tools=("a/*",)),))), True),
+        (Config(policy=PolicySettings(rules=(Rule(decision="deny", principals=("c*",)),))), False),
+        (Config(policy=PolicySettings(rules=(Rule(decision="allow", principals=("local", "boss")),))), False),
+        (Config(http=HttpConfig(principals={"ann": PrincipalEntry(token="a", upstreams=("x",))})), False),
+        (Config(http=HttpConfig(principals={"ann": PrincipalEntry(token="a", mode="search")})), False),
+        (Config(http=HttpConfig(principals={"ann": PrincipalEntry(token="a")})), True),
+    ],
+)
+def test_lists_are_the_same_for_all_only_if_nothing_looks_at_the_principal(config: Config, *, is_one: bool) -> None:
+    """Else a cache between the gateway and its clients would show one of them the list of another."""
+    assert Modes(config, "proxy").is_one is is_one
 
 
 @pytest.mark.parametrize(

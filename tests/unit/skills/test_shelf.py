@@ -127,7 +127,8 @@ async def test_saved_skill_comes_back_whole(path: Path) -> None:
         found = await shelf.table.get("ada", "total", "1.0.0")
         history = await shelf.table.versions("ada", "total")
 
-    expected = msgspec.structs.replace(full, version="1.0.0", digest=digest_of(full), created_at=1.0, modified_at=1.0)
+    noted = {"recorded": ("mcp__bank__pay",), "digest": digest_of(full)}
+    expected = msgspec.structs.replace(full, version="1.0.0", created_at=1.0, modified_at=1.0, **noted)
     assert (saved, found) == (expected, expected)
     assert (later.version, later.created_at, later.modified_at) == ("1.0.1", 1.0, 2.0)
     assert history == [

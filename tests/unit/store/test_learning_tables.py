@@ -85,14 +85,16 @@ async def test_facts_that_teach_come_in_the_order_of_their_numbers(tmp_path: Pat
     hint = Hinted(at=BASE, hint="chain", subject="mcp__bank__pay", mark="m")
     async with open_store(tmp_path / "s.db") as store:
         noise = [Saw(at=BASE, event="begin"), Tokens(at=BASE, use_case="compute", tokenizer="none")]
-        for fact in (noise[0], search, used, noise[1], executed(assessed=told), hint):
+        relayed = executed(form="proxy", execution_id="e2")  # the journal has no answers of it
+        for fact in (noise[0], search, used, noise[1], executed(assessed=told), hint, relayed):
             store.metrics.record(fact)
         store.record_end(execution())
 
         found = await page(store)
 
     run = RunEvidence(fact=executed(assessed=told), code="1 + 1", session="ann:main", started_at=BASE - 0.5)
-    assert found == EventPage(events=[(2, search), (3, used), (5, run), (6, hint)], last=6, is_end=True, forgotten=0)
+    events = [(2, search), (3, used), (5, run), (6, hint)]
+    assert found == EventPage(events=events, last=7, is_end=True, forgotten=0)
 
 
 async def test_run_comes_with_its_code_calls_failure_and_skills(tmp_path: Path) -> None:

@@ -164,9 +164,10 @@ class Policy:
             (tool_names(limits.tools, f"policy.limits[{number}].tools"), limits)
             for number, limits in enumerate(settings.limits)
         )
-        self._hides = preset == "readonly" or any(
+        self.may_hide = preset == "readonly" or any(
             entry.rule.decision == "deny" and not entry.conditions for entry in self._entries
         )
+        """False if no tool is ever hidden."""
         self._known: dict[str, _Facts] = {}
         self._hidden: dict[tuple[bool, ...], tuple[Mapping[str, ToolSpec], frozenset[str]]] = {}
 
@@ -190,7 +191,7 @@ class Policy:
 
     def is_hidden(self, spec: ToolSpec, principal: str) -> bool:
         """True if the tool is denied with any arguments, and so left out of searches, stubs and grants."""
-        if not self._hides:
+        if not self.may_hide:
             return False
         facts = self._facts(spec)
         for entry in facts.entries:
@@ -206,7 +207,7 @@ class Policy:
 
         Results are cached by mapping, and shared by principals that the rules treat alike.
         """
-        if not self._hides:
+        if not self.may_hide:
             return frozenset()
         alike = tuple(entry.fits_principal(principal) for entry in self._entries if entry.is_for is not None)
         known = self._hidden.get(alike)

@@ -115,10 +115,10 @@ async def get_skill(call: Call[SkillQuery, None]) -> SkillView:
         if call.whose is not None and query.namespace not in namespaces_for(call.principal):
             message = f"{call.principal!r} may see its own skills and the shared ones alone. Leave namespace out."
             raise Refusal("forbidden", message)
-        skill = await yard.skills.get(query.namespace, name, query.version or "")
+        skill = await yard.skills.get(query.namespace, name, query.version or "", principal=call.whose)
     records = await yard.skills.loading.records()
     (summary,) = await _summaries(call, [skill], records)
-    kept = await yard.store.skills.statuses((skill.namespace,), skill.name)
+    kept = await yard.skills.versions(skill.namespace, skill.name, principal=call.whose)
     shown = await _concealed(call, skill)
     return view_of(
         SkillView,
@@ -127,7 +127,7 @@ async def get_skill(call: Call[SkillQuery, None]) -> SkillView:
         | {
             "tools": [view_of(SkillToolNeed, need) for need in shown.tools],
             "skills": [need.name for need in shown.skills],
-            "versions": [version for _, version, _ in kept],
+            "versions": [each.version for each in kept],
             "warnings": warnings,
         },
     )

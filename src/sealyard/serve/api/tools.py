@@ -149,6 +149,8 @@ class ProfileView(msgspec.Struct, frozen=True, kw_only=True):
     """`null`: as without the profile."""
     level: str
     """The isolation level of the principal's runs there."""
+    principals: list[str]
+    """Those that may use some profiles alone, and this is one of them; empty without `observe`."""
 
 
 class Profiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,7 +242,11 @@ async def list_profiles(call: Call[None, None]) -> Profiles:
         views = tools.views.narrowed(profile)
         upstreams = [each for each in seen if views.may_use(each, call.principal)]
         level = str(runner.narrowed(profile).policy_of(call.principal).level)
-        found.append(ProfileView(name=name, path=f"/mcp/p/{name}", upstreams=upstreams, mode=profile.mode, level=level))
+        scopes = runner.scopes.values() if call.whose is None else ()
+        bound = sorted(scope.name for scope in scopes if scope.profiles is not None and name in scope.profiles)
+        path, mode = f"/mcp/p/{name}", profile.mode
+        shown = ProfileView(name=name, path=path, upstreams=upstreams, mode=mode, level=level, principals=bound)
+        found.append(shown)
     return Profiles(profiles=found)
 
 

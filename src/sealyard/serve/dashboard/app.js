@@ -27,7 +27,7 @@ const PAGES = {
   approvals: { title: "Approvals", view: approvalsPage, reads: ["report", "policy"] },
   tools: { title: "Tools", view: tools, reads: ["tools", "usage"] },
   skills: { title: "Skills", view: skills, reads: ["skills", "report"] },
-  upstreams: { title: "Upstreams", view: upstreams, reads: ["upstreams", "report"] },
+  upstreams: { title: "Upstreams", view: upstreams, reads: ["upstreams", "profiles", "report"] },
   usage: { title: "Usage", view: usage, reads: ["usage", "report"] },
   learning: { title: "Learning", view: insights, reads: ["insights", "report"] },
   privacy: { title: "Privacy and audit", view: privacyPage, reads: ["report", "audit"] },

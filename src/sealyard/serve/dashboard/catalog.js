@@ -26,6 +26,7 @@ const TOOL_COLUMNS = [
   ...short("Version"),
   ...numeric("Calls", "Errors", "Refused", "Latency (p50)", "Latency (p95)", "Last call"),
 ];
+const PROFILE_COLUMNS = [...short("Profile", "Mode", "Level"), ...wide("Upstreams", "Bound principals")];
 const SKILL_COLUMNS = [
   ...wide("Skill"),
   ...short("Version", "Status", "Effectiveness"),
@@ -173,7 +174,7 @@ function skillRow(skill) {
   };
 }
 
-/** The state and figures of each upstream. */
+/** The state and figures of each upstream, and the profiles that leave some of them out. */
 export function upstreams(state, act) {
   return [
     el("h1", {}, "Upstreams"),
@@ -185,7 +186,28 @@ export function upstreams(state, act) {
           : el("div", { class: "cards" }, list.map(upstreamCard)),
       { hurry: () => act.hurry("upstreams") },
     ),
+    from(
+      sources.profiles,
+      ({ profiles: list }) =>
+        list.length === 0
+          ? null
+          : panel("Profiles", { id: "profiles" }, table("Profiles", PROFILE_COLUMNS, list.map(profileRow))),
+      { hurry: () => act.hurry("profiles") },
+    ),
   ];
+}
+
+function profileRow(each) {
+  return {
+    key: each.name,
+    cells: [
+      [each.name, el("span", { class: "dim small" }, ` ${each.path}`)],
+      each.mode ?? "by client",
+      each.level,
+      each.upstreams.join(", ") || "none",
+      each.principals.join(", ") || "–",
+    ],
+  };
 }
 
 function upstreamCard(each) {

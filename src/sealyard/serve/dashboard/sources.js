@@ -100,6 +100,7 @@ export const sources = {
   policy: new Source("policy", { every: 60, needs: "observe" }),
   insights: new Source("learning/insights", { every: 20, needs: "observe" }),
   upstreams: new Source("upstreams", { every: 10 }),
+  profiles: new Source("profiles", { every: 60 }),
   runs: new Source("executions", {
     query: ({ filter }) => ({ limit: 50, ...filter }),
     every: 15,

@@ -49,11 +49,11 @@ def read_fields(fields: list[tuple[str, int]], document: bytes | bytearray) -> J
     return found
 
 
-def size_of(result: Json) -> int:
-    """Its bytes as JSON. Raises what `msgspec.json.encode` does."""
+def measured(result: Json) -> tuple[bytes, int]:
+    """The JSON of a result without its large fields, and the bytes of all. Raises what `msgspec.json.encode` does."""
     large = sum(len(memoryview(value)) for value in result.values() if isinstance(value, msgspec.Raw))
-    rest = {name: value for name, value in result.items() if not isinstance(value, msgspec.Raw)}
-    return len(msgspec.json.encode(rest)) + large
+    rest = msgspec.json.encode({name: value for name, value in result.items() if not isinstance(value, msgspec.Raw)})
+    return rest, len(rest) + large
 
 
 def small(result: Json) -> Json:

@@ -279,19 +279,26 @@ class Pool:
         return self._buckets.setdefault((name, principal, kind), _Bucket())
 
     async def _open(self, config: UpstreamConfig, hello: Hello, principal: str) -> Link:
-        await self._make_room(config.name)
+        await self._make_room(config.name, principal)
         link = await self._links.open(config, hello, principal, None)
         bucket = self._bucket(config.name, hello, principal)
         bucket.links.append(link)
         self._links.start_soon(self._expire, bucket, link)
         return link
 
-    async def _make_room(self, name: str) -> None:
-        """Close the link that was idle longest if there are too many."""
-        links = [link for key, bucket in self._buckets.items() if key[0] == name for link in bucket.links]
-        idle = [link for link in links if link.users == 0]
-        if idle and not self._links.has_room(name):
-            await min(idle, key=lambda link: link.used_at).close()
+    async def _make_room(self, name: str, principal: str) -> None:
+        """Close idle links until the principal may open one: of whoever has the most, those that were idle longest.
+
+        Those of a principal with fewer links stay.
+        """
+        while not self._links.has_room(name, principal):
+            held = self._links.held(name)
+            links = [link for key, bucket in self._buckets.items() if key[0] == name for link in bucket.links]
+            idle = [link for link in links if link.users == 0 and not link.over.is_set()]
+            idle = [link for link in idle if held[link.screen.principal] >= held[principal]]
+            if not idle:
+                return
+            await min(idle, key=lambda link: (-held[link.screen.principal], link.used_at)).close()
 
     async def _expire(self, bucket: "_Bucket", link: Link) -> None:
         """Close the link after its idle time without use, and forget it when it is closed."""
@@ -442,11 +449,17 @@ class Carrier:
     """Knows every client and gives each request the link it may have."""
 
     def __init__(
-        self, upstreams: Mapping[str, UpstreamConfig], links: Links, principal: Callable[[Context], str]
+        self,
+        upstreams: Mapping[str, UpstreamConfig],
+        links: Links,
+        principal: Callable[[Context], str],
+        reaches: Callable[[str, str], bool],
     ) -> None:
+        """`reaches` is that of the border."""
         self._upstreams = upstreams
         self._links = links
         self._principal = principal
+        self._reaches = reaches
         self._pool = Pool(links)
         self._held = HeldCalls(links)
 
@@ -459,6 +472,7 @@ class Carrier:
             MCPError: The upstream answered with an error or cannot be reached.
         """
         try:
+            self._check(ctx, upstream)
             if is_modern(ctx):
                 return await self._ask_for_modern(ctx, upstream, method, params, headers)
             return await self._ask_for_session(ctx, upstream, method, params, headers)
@@ -513,11 +527,21 @@ class Carrier:
     @asynccontextmanager
     async def link(self, ctx: Context, upstream: str) -> AsyncIterator[Link]:
         """The link to look at an upstream by, or to follow its changes."""
+        self._check(ctx, upstream)
         if not is_modern(ctx):
             yield await self.session(ctx).link(upstream)
             return
         async with self._pool.attach(self._upstreams[upstream], hello_of(ctx), self._principal(ctx)) as link:
             yield link
+
+    def reaches(self, ctx: Context, upstream: str) -> bool:
+        """True if it is known that the client may use something of the upstream."""
+        return self._reaches(upstream, self._principal(ctx))
+
+    def _check(self, ctx: Context, upstream: str) -> None:
+        """Raise `UpstreamUnavailable`, which does not name the upstream, unless the client may use it."""
+        if not self.reaches(ctx, upstream):
+            raise UpstreamUnavailable("The upstream of this has not listed its tools yet. Try again later.")
 
     def screen(self, ctx: Context) -> Screen:
         """The screen between the request's principal and the upstreams."""

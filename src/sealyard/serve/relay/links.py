@@ -316,9 +316,15 @@ class Links:
     """Opens links, each in a task of its own, and remembers of each upstream its era and whether it is down."""
 
     def __init__(
-        self, connect: Callable[[UpstreamConfig], Transport], tasks: TaskGroup, screen_of: Callable[[str], Screen]
+        self,
+        connect: Callable[[UpstreamConfig], Transport],
+        tasks: TaskGroup,
+        screen_of: Callable[[str], Screen],
+        *,
+        is_shared: bool = False,
     ) -> None:
-        """`screen_of` returns a principal's screen, always the same."""
+        """`screen_of` returns a principal's screen, always the same. `is_shared`: there are several principals."""
+        self._is_shared = is_shared
         self._connect = connect
         self._tasks = tasks
         self.screen_of = screen_of
@@ -339,9 +345,11 @@ class Links:
         until, pause, reason = self._down.get(place, (0.0, 0.0, ""))
         if anyio.current_time() < until:
             raise UpstreamUnavailable(reason)
-        if not self.has_room(config.name):
+        if not self.has_room(config.name, principal):
+            held = self.held(config.name)
             raise UpstreamUnavailable(
-                f"The upstream {config.name!r} is busy with {LINKS_MOST} clients. Try again later."
+                f"The upstream {config.name!r} is busy with {held.total()} clients, {held[principal]} of them yours. "
+                "Try again later."
             )
         try:
             with anyio.fail_after(config.start_seconds):
@@ -356,9 +364,18 @@ class Links:
             self.modern[config.name] = link.modern
         return link
 
-    def has_room(self, name: str) -> bool:
-        """True if another link to the upstream may be opened."""
-        return sum(link.config.name == name for link in self._opened) < LINKS_MOST
+    def held(self, name: str) -> Counter[str]:
+        """The number of links to the upstream that each principal has."""
+        return Counter(link.screen.principal for link in self._opened if link.config.name == name)
+
+    def has_room(self, name: str, principal: str) -> bool:
+        """True if the principal may open another link to the upstream.
+
+        Beside others, it may have as many as are free then: whoever takes all that it can get leaves half to the next.
+        """
+        held = self.held(name)
+        free = LINKS_MOST - held.total()
+        return free > (held[principal] if self._is_shared else 0)
 
     def start_soon(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
         """Run work that outlives the request that wants it. A fault of it is logged, and ends nothing else."""

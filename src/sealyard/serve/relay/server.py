@@ -8,6 +8,7 @@ Each call of a tool is an execution of its own, which goes through the broker. A
 can read; the upstream's own errors pass through unchanged.
 """
 
+import json
 import logging
 import secrets
 from collections import OrderedDict
@@ -36,7 +37,7 @@ from sealyard.offload import short_work
 from sealyard.serve.cursors import to_cursor
 from sealyard.serve.dialogue import Asking, principal_of
 from sealyard.serve.relay.border import Screen
-from sealyard.serve.relay.bulk import BulkServer, Json, size_of, small
+from sealyard.serve.relay.bulk import BulkServer, Json, measured, small
 from sealyard.serve.relay.clients import Carrier, Context, connection_of, is_modern, reply_to
 from sealyard.serve.relay.concealment import loosened
 from sealyard.serve.relay.forms import finished, sieved
@@ -67,20 +68,23 @@ def build_relay(
     principal: Callable[[Context], str] = principal_of,
     place: str = "",
     is_same_for_all: bool = True,
+    is_shared: bool = False,
 ) -> Server[Any]:
     """A server that relays `upstreams`; its lifespan opens and closes the connections to them.
 
     Everything crosses `border`. `connect` makes a transport of the SDK's kind. `principal` returns a request's
     principal: no two principals share a connection or a token. `place` is that of a profile's sessions.
     Without `is_same_for_all` no result may be kept for other clients: at the same URL they get something else.
+    With `is_shared` no principal can take all links to an upstream.
     """
 
     @asynccontextmanager
     async def lifespan(_: Server[Any]) -> AsyncIterator[_Relay]:
         async with anyio.create_task_group() as tasks:
             routes = Routes(upstreams)
-            links = Links(connect, tasks, cache(partial(Screen, border.guards, routes, place=place)))
-            carrier = Carrier(upstreams, links, principal)
+            screens = cache(partial(Screen, border.guards, routes, place=place))
+            links = Links(connect, tasks, screens, is_shared=is_shared)
+            carrier = Carrier(upstreams, links, principal, border.reaches)
             try:
                 yield _Relay(upstreams, links, carrier, routes, border, server, is_same_for_all=is_same_for_all)
             finally:
@@ -314,7 +318,7 @@ class _Relay:
             lists = ["resources/list", "resources/templates/list"] if method == "resources/list" else [method]
             await self._read_lists(ctx, lists, list(self._upstreams))
             found = self._routes.find(method, name)
-        if found is None:
+        if found is None or not self._carrier.reaches(ctx, found[0]):  # another principal may have had it listed
             kind = {"name": "name", "uri": "address", "uriTemplate": "template"}[LISTS[method][2]]
             name = name if kind == "name" else await self.screen(ctx).address(name)  # it is revealed by now
             data = None if kind == "name" else {"uri": name}
@@ -351,13 +355,16 @@ class _Relay:
             MCPError: The upstream answered with an error, or the call could not be recorded.
         """
         grant = Grant(execution_id=secrets.token_hex(8), principal=screen.principal, session=screen.session, tools={})
+        # Of Python's own library: it writes every number that it has read.
+        wrote = json.dumps({name: params.get(name) for name in ("name", "arguments")}, ensure_ascii=False)
+        visit = self._border.begin(screen.principal)
         try:
-            async with self._border.recorder.open(grant, screen.guard, form="proxy") as run:
+            async with self._border.recorder.open(grant, screen.guard, form="proxy", wrote=wrote, visit=visit) as run:
                 call = _Call(screen, run.passage, await screen.leaving(params.get("arguments") or {}))
                 try:
                     yield call
                     call.note_result()
-                    run.finish("ok", "")
+                    run.finish("ok", call.text)
                 except MCPError as error:
                     call.fail(f"MCPError: {error.message}")
                     if not call.has_tool:
@@ -366,9 +373,9 @@ class _Relay:
                 except SealyardError as error:
                     safe = await screen.error_of(error)
                     text = f"{type(safe).__name__}: {safe}"
-                    call.fail(text)
+                    call.fail(text, safe)
                     call.result = {"content": [{"type": "text", "text": text}], "isError": True}
-                    run.finish("failed", "")
+                    run.finish("failed", text)
                 finally:
                     if call.has_tool:
                         call.opened.finish()
@@ -530,6 +537,8 @@ class _Call:
         self.screen = screen
         self.result: Json = {}
         """The client's result."""
+        self.text = ""
+        """The result as the client reads it, without what is too large to be decoded."""
         self.has_tool = False
         """True once its tool is known: then it is `opened`."""
         self.opened: OpenCall
@@ -547,11 +556,12 @@ class _Call:
         """Record the concealed result. Raises `UpstreamError` if it is not JSON."""
         opened, result = self.opened, self.result
         try:
-            opened.answer_bytes = size_of(result)
+            rest, opened.answer_bytes = measured(result)
         except (TypeError, ValueError, RecursionError) as error:
             raise UpstreamError(
                 f"{opened.spec.full_name!r} answered with something that is not JSON: {error}."
             ) from error
+        self.text = rest.decode()
         opened.failure = None
         if result.get("isError") is True:
             blocks = result.get("content")
@@ -559,10 +569,10 @@ class _Call:
             texts = [block.get("text") for block in blocks if isinstance(block, dict)]
             opened.failure = f"ToolFailed: {next((text for text in texts if isinstance(text, str)), '')}"
 
-    def fail(self, text: str) -> None:
+    def fail(self, text: str, error: SealyardError | None = None) -> None:
         """Record the reason why there is no result."""
         if self.has_tool:
-            self.opened.failure = text
+            self.opened.failure, self.opened.error = text, error
 
 
 @contextmanager

@@ -70,7 +70,7 @@ _MISSING = (
     " FROM executions JOIN codes ON codes.sha256 = code_sha256"
     " WHERE started_at >= ? AND (status = 'lost' OR status <> 'running' AND ended_at < ?)"
     " AND executions.execution_id <> ''"  # its fact would not be found again
-    " AND form IN ('code', 'analysis', 'call')"  # trials of skills and relayed calls have no facts
+    " AND form IN ('code', 'analysis', 'call')"  # trials of skills have no facts, nor calls where all is relayed
     " AND NOT EXISTS (SELECT 1 FROM facts WHERE facts.execution_id = executions.execution_id"
     " AND facts.execution_id <> '' AND kind = 'execution')"
     " ORDER BY started_at, execution_id LIMIT ?"
