@@ -64,7 +64,7 @@ _REASONS: dict[str, str] = {
     "length": "The reply is cut at agent.reply_tokens. Send a message to let it go on.",
     "refused": "The model or its provider declined to go on. Ask in another way.",
 }
-_RUNS = ("execute_code", "execute_python")
+_RUNS = ("execute_code", "execute_python", "execute_analysis")
 _UNKNOWN = (
     "It is unknown whether this call was made: the conversation was interrupted. Look before you make it again, unless "
     "it changes nothing."
@@ -213,7 +213,7 @@ class _Turn:
         seconds = time.monotonic() - self._started
         await self._keep(seconds=seconds)
         end = EndEvent(
-            text=await self._revealing.text(text),
+            text=await self._revealing.whole(text),
             ended=ended,
             reason=reason,
             conversation=self._name,
@@ -306,9 +306,11 @@ class _Turn:
         """The arguments with the person's facts, which the model neither sees nor changes, and in this workspace."""
         if use.name not in _RUNS:
             return use.arguments
-        written = use.arguments.get("context")
-        context = (written if isinstance(written, dict) else {}) | self._context
-        return use.arguments | {"session": self._name} | ({"context": context} if context else {})
+        given = use.arguments | {"session": self._name}
+        if use.name != "execute_analysis" and self._context:
+            written = use.arguments.get("context")
+            given["context"] = (written if isinstance(written, dict) else {}) | self._context
+        return given
 
     async def ask(self, call_id: str, ask: ApprovalRequest, asks: dict[str, asyncio.Future[Approval]]) -> Approval:
         """Ask the person of this conversation, and wait for the answer."""
