@@ -6,9 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from sealyard.config.clients.documents import dump_toml
+from sealyard.config.clients.backups import backup_folder
+from sealyard.config.clients.documents import dump_toml, read_bytes
 from sealyard.config.clients.known import CLIENTS
-from sealyard.config.clients.rewrite import Change, read_bytes
+from sealyard.config.clients.rewrite import Change
 from sealyard.config.clients.servers import Found, Survey, read_file
 from sealyard.config.references import find_literals, has_reference, map_texts, name_of_input
 from sealyard.config.settings import Machine, UpstreamEntry
@@ -55,12 +56,22 @@ def plan_config(output: Path, survey: Survey, machine: Machine, *, force: bool, 
             existing, text = read_file(output, machine)[1], old.decode("utf-8-sig")
         except InvalidConfig as error:
             if not force:
-                raise InvalidConfig(f"{error} Or give --force to replace it; a copy is kept beside it.") from None
+                raise InvalidConfig(f"{error} Or give --force to replace it; a copy is kept.") from None
     servers = [each for each in survey.servers if not everywhere or each.place.project is None]
     added = merge(servers, existing=existing, folder=output.parent)
     new = old if not added and text is not None else render(added, existing=text).encode()
     return Draft(
-        change=Change(client="", path=output, old=old, new=new),
+        change=Change(
+            client="",
+            path=output,
+            # A cloned project may hold a link in its place; in the user's folder for settings, links are the user's.
+            inside=machine.directory
+            if output.is_relative_to(machine.directory) and output.parent != machine.config_folder
+            else None,
+            old=old,
+            new=new,
+            kept_in=backup_folder(machine),
+        ),
         is_empty=not added and not existing,
         added=tuple(upstream.name for upstream in added),
         notes=(

@@ -52,6 +52,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """The path to the object: `projects`, the folder, `mcpServers`."""
     project: Path | None = None
     """The folder that its servers belong to; `None` if they are the user's."""
+    inside: Path | None = None
+    """The folder of a project, which may come from somebody else: no link may lead a change out of it. Links in the
+    user's own folders are followed, as files of settings often are links."""
     new: str = ""
     """The text that a new file begins with."""
 
@@ -96,8 +99,14 @@ def _place(client: str, files: Files, machine: Machine) -> Place:
         folder = _folder(files.folder, machine)
         path = next((folder / name for name in files.names if os.path.exists(folder / name)), folder / files.names[-1])
     is_own = files.folder == "project" or "PROJECT" in files.keys
-    keys = tuple(str(project) if key == "PROJECT" else key for key in files.keys)
-    return Place(client=client, path=path, keys=keys, project=project if is_own else None, new=files.new)
+    return Place(
+        client=client,
+        path=path,
+        keys=tuple(str(project) if key == "PROJECT" else key for key in files.keys),
+        project=project if is_own else None,
+        inside=project if files.folder == "project" and not named else None,
+        new=files.new,
+    )
 
 
 def _folder(name: str, machine: Machine) -> Path:
@@ -131,7 +140,7 @@ def find_servers(machine: Machine) -> Survey:
         if path not in documents:
             documents[path] = {}
             try:
-                documents[path] = read_document(path) if os.path.exists(path) else {}
+                documents[path] = read_document(path)
             except InvalidConfig as error:
                 problems.append(str(error))
         return documents[path]
