@@ -802,7 +802,7 @@ def test_each_client_gets_what_it_needs_to_show_the_tools(machine: Machine) -> N
         "opencode": {"type": "local", "command": ["t", "a"], "enabled": True},
         "windsurf": plain,
         "copilot": {"type": "local"} | plain | {"tools": ["*"], "deferTools": "never"},
-        "zed": plain,
+        "zed": plain | {"timeout": 300},
         "cline": {"type": "stdio"} | plain | {"timeout": 300},
         "qwen": plain | {"alwaysLoadTools": True},
         "amp": plain,
@@ -851,7 +851,7 @@ def test_each_client_reaches_an_address_in_its_own_words(machine: Machine) -> No
         "amp": {"url": ADDRESS, "headers": BEARER_OF},
     }
     assert Gateway(url=ADDRESS).entry("codex") == codex
-    assert Gateway(url=ADDRESS).entry("zed") == {"url": ADDRESS}
+    assert Gateway(url=ADDRESS).entry("zed") == {"url": ADDRESS, "timeout": 300}
     assert Gateway(url=ADDRESS).entry("cline") == {"type": "streamableHttp", "url": ADDRESS, "timeout": 300}
     for name in (*entries, "goose"):
         (change,) = plan_apply(name, machine, with_token)

@@ -92,9 +92,12 @@ def find_places(machine: Machine) -> list[Place]:
 
 
 def _place(client: str, files: Files, machine: Machine) -> Place:
-    project, named = machine.directory, machine.environ.get(files.variable)
-    if named:
-        path = project / named
+    project = machine.directory
+    named = next(
+        (project / value / below for name, below in files.variables if (value := machine.environ.get(name))), None
+    )
+    if named is not None:
+        path = named
     else:
         folder = _folder(files.folder, machine)
         path = next((folder / name for name in files.names if os.path.exists(folder / name)), folder / files.names[-1])
@@ -104,7 +107,7 @@ def _place(client: str, files: Files, machine: Machine) -> Place:
         path=path,
         keys=tuple(str(project) if key == "PROJECT" else key for key in files.keys),
         project=project if is_own else None,
-        inside=project if files.folder == "project" and not named else None,
+        inside=project if files.folder == "project" else None,
         new=files.new,
     )
 
@@ -320,7 +323,7 @@ def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list
 
 
 _MILLISECONDS = ("gemini", "qwen", "copilot")
-_SECONDS = ("cline", "goose")
+_SECONDS = ("cline", "goose", "zed")
 """The units of `timeout`. Other clients do not have it, or not for calls."""
 _SSE_BY_DEFAULT = ("gemini", "qwen", "cline")
 
