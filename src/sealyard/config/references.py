@@ -285,9 +285,14 @@ def conceal(value: Any, name: str = "", *, wholly: bool = False) -> Any:
     if isinstance(value, Mapping):
         return {key: conceal(each, key, wholly=wholly or key.lower() in _WHOLLY_SECRET) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        if wholly or not all(isinstance(each, str) for each in value):
-            return [conceal(each, name, wholly=wholly) for each in value]
-        return hide_arguments(value)
+        # A number is an argument too, if the file is wrong.
+        texts = [
+            each if isinstance(each, str) else str(each) if isinstance(each, int | float) else "" for each in value
+        ]
+        return [
+            hidden if hidden != text and not wholly else conceal(each, "", wholly=wholly)
+            for each, text, hidden in zip(value, texts, hide_arguments(texts), strict=True)
+        ]
     if isinstance(value, bool) or value is None or name.lower() in _OPEN_NAMES:
         return value
     literal = _literal(str(value))

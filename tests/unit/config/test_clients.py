@@ -594,6 +594,7 @@ SPELLINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"args": ["--token", SECRET]}, {"args": ["--token", "…"]}),
     ({"args": ["--password", "-9s3c/r"]}, {"args": ["--password", "…"]}),
     ({"args": ["--password=83719204"]}, {"args": ["--password=…"]}),
+    ({"args": ["--password", 83719204, {"X_KEY": SECRET}, 7]}, {"args": ["--password", "…", {"X_KEY": "…"}, 7]}),
     ({"args": ["--max-tokens=4096", "--token", "true"]}, {"args": ["--max-tokens=4096", "--token", "true"]}),
     ({"args": [f"Authorization: Bearer {SECRET}"]}, {"args": ["Authorization: …"]}),
     ({"args": ["-H", f"X: Bearer ${{T}} {SECRET}"]}, {"args": ["-H", "X: …"]}),

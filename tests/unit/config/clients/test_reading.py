@@ -322,6 +322,19 @@ def test_thousands_of_servers_are_compared_once_each(machine: Machine, put: Put)
     assert (draft.added, draft.notes) == ((), ())
 
 
+def test_thousands_of_servers_are_compared_with_each_list_once(machine: Machine, put: Put) -> None:
+    """A pattern of each switch for each server would take minutes, and so would a list of inputs."""
+    names = [f"s{number}" for number in range(3_000)]
+    servers = {name: {"command": name} for name in names}
+    put("shop/.qwen/settings.json", {"mcpServers": servers, "mcp": {"excluded": names[1:]}})
+    put("shop/.vscode/mcp.json", {"servers": servers, "inputs": [{"id": name} for name in names]})
+
+    assert [each.place.client for each in find_servers(machine).servers if not each.entry.disabled] == [
+        *["vscode"] * len(names),
+        "qwen",
+    ]
+
+
 def test_variable_that_is_passed_on_only_if_set_is_left_out(machine: Machine, put: Put) -> None:
     """Codex starts the server without it; a variable that is set and empty for another reason stays."""
     put(".codex/config.toml", '[mcp_servers.a]\ncommand = "a"\nenv_vars = ["SET", "UNSET"]\nenv = { EMPTY = "" }\n')
