@@ -557,7 +557,7 @@ def test_undo_of_nothing_says_so(sealyard: Command, home: Path) -> None:
 
     assert (done.returncode, done.stdout) == (
         1,
-        "There is nothing to undo: no backup of a client's file was found here or in your home.\n",
+        "There is nothing to undo: no change of a client's file is on record.\n",
     )
 
 

@@ -258,7 +258,7 @@ def _undo(clients: tuple[str, ...], machine: Machine, session: _Session) -> bool
     for problem in problems:
         session.fail(problem)
     if not changes and not problems:
-        session.say("There is nothing to undo: no backup of a client's file was found here or in your home.")
+        session.say("There is nothing to undo: no change of a client's file is on record.")
         return False
     return _make_changes(changes, "Put back", session)
 
