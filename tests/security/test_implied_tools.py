@@ -127,6 +127,50 @@ async def test_a_tool_never_stands_in_for_a_name_that_the_code_has(
     assert evil.calls == []
 
 
+OPTIONAL = [
+    "try:\n    pay\nexcept NameError:\n    result = 'none'\nelse:\n    result = pay(1)",
+    "try:\n    result = pay(1)\nexcept Exception as error:\n    result = repr(error)",
+    "try:\n    result = pay(1)\nexcept (KeyError, NameError):\n    result = 'none'",
+    "def f():\n    return pay(1)\ntry:\n    result = f()\nexcept NameError:\n    result = 'none'",
+    "class A:\n    def f(self):\n        return pay(1)\ntry:\n    A().f()\nexcept BaseException:\n    result = 'none'",
+    "import contextlib\nresult = 'none'\nwith contextlib.suppress(NameError):\n    result = pay(1)",
+    "rows = (pay(n) for n in (1, 2))\ntry:\n    result = list(rows)\nexcept NameError:\n    result = []",
+    "for n in (1, 2):\n    try:\n        pay(n)\n    finally:\n        break\nresult = n",
+    "result = pay(1) if 'pay' in globals() else 'none'",
+    "result = pay(1) if 'pay' in dir() else 'none'",
+    "result = (globals().get('pay') or (lambda n: 'none'))(1)\nif result != 'none':\n    pay(1)",
+    "import builtins\nresult = hasattr(builtins, 'pay')\nif result:\n    pay(1)",
+    "import sys\nresult = hasattr(sys.modules['__main__'], 'pay')\nif result:\n    pay(1)",
+    "from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor()\n"
+    "result = type(pool.submit(lambda: pay(1)).exception()).__name__",
+    "if False:\n    pay = 1\ntry:\n    result = pay(1)\nexcept NameError:\n    result = 'none'",
+    "def f():\n    if False:\n        pay = 1\n    return pay(1)\n"
+    "try:\n    result = f()\nexcept UnboundLocalError:\n    result = 'none'",
+    "pay = len\ndel pay\ntry:\n    result = pay('x')\nexcept NameError:\n    result = 'none'",
+    "result = 'none'\nif len('') > 1:\n    result = pay(1)",
+    "result = [pay(n) for n in ()]",
+]
+"""Programs that plain Python runs without a `pay`."""
+
+
+@pytest.mark.behaviour("run.implied_tools")
+async def test_code_that_works_without_a_name_works_the_same_beside_a_tool_of_it(tmp_path: Path) -> None:
+    """Asking for a name, catching its absence and never getting to it all end as in plain Python, with no call."""
+    bank = upstream("bank", "pay")
+    plain: dict[str, Any] = {}
+    for code in OPTIONAL:
+        names: dict[str, Any] = {"__name__": "__main__"}
+        exec(code, names)
+        plain[code] = names["result"]
+    async with opened(tmp_path, bank) as yard:
+        found = {code: await run(yard, code) for code in OPTIONAL}
+        control = await run(yard, "pay(1)")
+
+    assert {code: result.result for code, result in found.items()} == plain
+    assert {result.outcome.failure for result in found.values()} == {None}
+    assert (control.result, len(bank.calls)) == (["taken", 1], 1)
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -77,7 +77,7 @@ class Place:
             case ast.Constant():
                 return node.value
             case ast.Name():
-                for names in (self._frame.f_locals, self._frame.f_globals, vars(builtins)):
+                for names in (self._frame.f_locals, self._frame.f_globals, self._frame.f_builtins):
                     if node.id in names:
                         return names[node.id]
             case ast.Subscript():

@@ -85,7 +85,10 @@ class ToolReference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unbound(ToolReference, frozen=True, kw_only=True):
-    """A function that the code calls and that nothing in it binds. It may be a tool that was not imported."""
+    """A function that the code calls, and whose every use ends the run, since nothing binds it.
+
+    It may be a tool that was not imported.
+    """
 
     name: str
     calls: int | None = 0
@@ -102,8 +105,8 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     references: tuple[ToolReference, ...] = ()
     """The tools and servers that the code names, in the order of the text; at most 200."""
     unbound: tuple[Unbound, ...] = ()
-    """Functions that it calls and nothing binds, at most 200: none that is built in, or usually imported from Python's
-    own library, so that no tool can stand in for those."""
+    """Functions that it calls, that nothing binds, and whose absence it does not notice, at most 200: none that is
+    built in, or usually imported from Python's own library, so that no tool can stand in for those."""
 
     def with_tools(self, servers: Mapping[str, str]) -> "Review":
         """The verdict over the code if it imported these functions, each from its server."""
@@ -504,6 +507,8 @@ class _Rules:
         self._unbound = names.unbound.keys() - names.bound
         if self._unbound:
             self._unbound -= _familiar()
+        if self._unbound:
+            self._unbound = names.missed(self._unbound)
         self._covered: set[int] = set()
         """Nodes that the finding about a larger node covers."""
         self._calls = 0
