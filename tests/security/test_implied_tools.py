@@ -267,6 +267,52 @@ async def test_a_saved_skill_imports_what_its_run_found(tmp_path: Path) -> None:
     assert (used.result, [call.tool for call in calls]) == (4, ["mcp__expenses__list_expenses"])
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        '"""What was spent."""; from __future__ import annotations; result = [__doc__, list_expenses(1)]',
+        '"""\nfrom __future__ import annotations\n"""\nresult = [__doc__, list_expenses(1)]',
+        '# coding: latin-1\ntext = """\nfrom __future__ import annotations\n"""\nresult = [text, list_expenses(1)]',
+        "def same(f):\n    return f\nresult = list_expenses(1)",
+        "from __future__ import (\n    annotations,\n)\nresult = list_expenses(1)",
+        "import functools\n@functools.cache\ndef f():\n    return 2\nresult = [f(), list_expenses(1)]",
+        "@print\nclass A:\n    pass\nresult = list_expenses(1)",
+    ],
+)
+async def test_saved_code_does_what_its_run_did(tmp_path: Path, code: str) -> None:
+    """Wherever its first statement stands, and whatever that is."""
+    async with opened(tmp_path, upstream("expenses", "list_expenses")) as yard:
+        ran = await run(yard, code)
+        request = SaveSkill(name="spent", code=code, description="x", examples=(SaveExample(inputs={}),))
+        saved = await yard.skills.save(request, principal="local")
+        used = await run(yard, "from skills import spent\nspent()")
+
+    assert (saved.skill.status, used.result) == ("active", ran.result)
+
+
+async def test_code_that_looks_for_a_name_is_saved_without_an_import_of_it(tmp_path: Path) -> None:
+    """It would find the name, which no run of it did."""
+    code = "def spent():\n    return list_expenses(1) if 'list_expenses' in globals() else []"
+    async with opened(tmp_path, upstream("expenses", "list_expenses")) as yard:
+        saved = await yard.skills.save(SaveSkill(name="spent", code=code, description="x"), principal="local")
+
+    assert saved.skill.code == code
+
+
+async def test_a_parameter_may_have_a_name_that_a_script_has_already(tmp_path: Path) -> None:
+    """A function takes it as any other, beside an import that is missing too."""
+    async with opened(tmp_path, upstream("expenses", "list_expenses")) as yard:
+        request = SaveSkill(
+            name="spent",
+            code="def spent(context):\n    return list_expenses(context)",
+            description="x",
+            inputs={"context": "integer"},
+        )
+        saved = await yard.skills.save(request, principal="local")
+
+    assert saved.skill.code.splitlines()[0] == "from servers.expenses import list_expenses"
+
+
 async def test_code_that_names_no_tool_has_none(tmp_path: Path) -> None:
     """Nothing is put into its namespace, however many tools there are."""
     async with opened(tmp_path, upstream("expenses", "list_expenses", "pay")) as yard:

@@ -4,6 +4,7 @@ import builtins
 import gc
 import re
 import textwrap
+import tokenize
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from sealyard.code import parse
+from sealyard.sandbox.policy import DEFAULT
+from sealyard.sandbox.review import review
 
 USES = (
     "tool(1)",
@@ -218,3 +221,57 @@ def test_a_name_is_missed_where_its_error_ends_the_run(code: str) -> None:
 def test_a_name_is_not_missed_where_its_error_may_go_unnoticed(code: str) -> None:
     """Nor is one beside a built-in name that means something else, or beside something that lists names."""
     assert parse(code).missed({"tool"}) == set()
+
+
+FIRST = ("", "# coding: latin-1\n", "#!/usr/bin/env python\n# -*- coding: utf-8 -*-\n", "\n\n", "\f", "# 'é'\n")
+DOCSTRINGS = (
+    *(
+        "",
+        "'''What.'''\n",
+        "'What.'; ",
+        '"""é\nfrom __future__ import annotations\n@é"""\n',
+        "('What.')\n",
+        "'a' 'é'; \\\n",
+    ),
+    *("b'no'\n", "f'no'\n", "'What.'  # tool\n"),
+)
+FUTURES = (
+    *("", "from __future__ import annotations\n", "from __future__ import (\n    annotations,  # all\n)\n"),
+    *("from __future__ import annotations; ", "from __future__ import division\nfrom __future__ import annotations; "),
+)
+STARTS = (
+    *("seen.append(tool([1]))", "é = 1; seen.append(tool([1]))", "if tool([1]):\n    seen.append(__doc__)"),
+    *(
+        "@print\n@print\ndef f(): pass\nseen.append(tool([1]))",
+        "@(  # @\nprint)\nclass A: pass\nseen.append(tool([1]))",
+    ),
+    *("@ \\\n print\ndef f(): pass\nseen.append(tool([1]))", "text = '''\n@tool\n'''; seen.append(tool(text))"),
+    *(
+        "def f(tool_=1):\n    tool_: int = tool([1])\n    return tool_\nseen.append(f())",
+        "seen.append(tool([1])); é = 2",
+    ),
+)
+TOOL = "from builtins import len as tool"
+
+
+@given(*map(st.sampled_from, (FIRST, DOCSTRINGS, FUTURES, STARTS, ("\n", "\r\n", "\r"))))
+@settings(max_examples=500, deadline=None)
+def test_code_with_the_imports_it_lacks_does_the_same(first: str, doc: str, future: str, start: str, end: str) -> None:
+    """The docstring stays one, imports from `__future__` and comments about the encoding stay first."""
+    code = f"{first}{doc}{future}{start}\nseen.append(__doc__)\n".replace("\n", end)
+    found = review(code, DEFAULT)
+    try:
+        compile(code, "<agent>", "exec", dont_inherit=True)
+    except SyntaxError:  # a text that is no docstring before `__future__`
+        assume(False)
+    assert [each.name for each in found.unbound] == ["tool"]
+    at = found.imports_at
+    whole = f"{code[:at]}{TOOL}\n{code[at:]}"
+
+    assert _run(whole) == _run(code, tool=len)
+    assert _run(whole)[1] == ""
+    assert _encoding(whole) == _encoding(code)
+
+
+def _encoding(code: str) -> str:
+    return tokenize.detect_encoding(iter(code.encode().splitlines(keepends=True)).__next__)[0]

@@ -108,6 +108,10 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     """Functions that it calls, that nothing binds, and whose absence it does not notice, at most 200: none that is
     built in, or usually imported from Python's own library, so that no tool can stand in for those."""
 
+    imports_at: int = 0
+    """With `unbound`, the place in the code for further imports, in characters: behind a docstring and what it takes
+    from `__future__`, which must come first."""
+
     def with_tools(self, servers: Mapping[str, str]) -> "Review":
         """The verdict over the code if it imported these functions, each from its server."""
         named = [each for each in self.unbound if each.name in servers]
@@ -245,6 +249,7 @@ _PARENTS = frozenset(("__mro__", "__base__", "__bases__"))
 _WALK_STEPS = _WALK_ENDS | _PARENTS | {"__init__"}
 """One of these below one of `_WALK_ENDS` has no honest purpose."""
 
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _STDLIB = frozenset(sys.stdlib_module_names)
 _WORKING_DIRECTORY = "/workspace"
 _SYSTEM_FILES = ("/etc/localtime", "/usr/share/zoneinfo", "/etc/passwd")  # the sandbox has a passwd file of its own
@@ -324,7 +329,7 @@ def review(
     rules = _Rules(names, notes, policy, packages=packages)
     for noted, place in names.noted:
         rules.check(noted, place)
-    return notes.review(rules.estimate())
+    return notes.review(rules.estimate(), names.tree)
 
 
 async def offloaded_review(
@@ -439,7 +444,7 @@ class _Notes:
         line, offset = min((line, offset), (node.lineno, node.col_offset))
         self._unbound[node.id] = line, offset, None if calls is None or before is None else before + calls
 
-    def review(self, estimate: Estimate) -> Review:
+    def review(self, estimate: Estimate, tree: ast.Module) -> Review:
         ranked = sorted(self._found.items(), key=lambda item: (item[1][0], item[0]))  # "refuse" sorts before "warn"
         named = sorted(self._references.items(), key=lambda item: (item[1], item[0][1] or ""))[:MAX_REFERENCES]
         lines = _split_lines(self._code) if ranked or named or self._unbound else []
@@ -476,7 +481,29 @@ class _Notes:
             for name, (line, offset, calls) in list(self._unbound.items())[:MAX_REFERENCES]
         )
         verdict = ranked[0][1][0] if ranked else "allow"
-        return Review(verdict=verdict, findings=findings, estimate=estimate, references=references, unbound=unbound)
+        return Review(
+            verdict=verdict,
+            findings=findings,
+            estimate=estimate,
+            references=references,
+            unbound=unbound,
+            imports_at=_imports_at(tree, self._code, lines) if unbound else 0,
+        )
+
+
+def _imports_at(tree: ast.Module, code: str, lines: list[str]) -> int:
+    """The beginning of the first statement that may stand behind other imports; its line may hold one before it."""
+    kept = 1 if ast.get_docstring(tree, clean=False) is not None else 0
+    while isinstance(node := tree.body[kept], ast.ImportFrom) and node.module == "__future__":
+        kept += 1
+    line, column = node.lineno, node.col_offset
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.decorator_list:
+        line = node.decorator_list[0].lineno
+        while not lines[line - 1].lstrip().startswith("@"):  # in `@(` the expression begins on a later line
+            line -= 1
+        column = lines[line - 1].index("@")
+    start = [0, *(found.end() for found in _LINE_END.finditer(code))][line - 1]
+    return start + _column(lines, line, column) - 1
 
 
 @functools.lru_cache(maxsize=32)  # a gateway has three levels, and a few limits that runs ask for
@@ -792,7 +819,7 @@ def _prefixes(name: str) -> list[str]:
 
 def _split_lines(code: str) -> list[str]:
     """Lines as Python counts them; `splitlines` would also split at form feeds and the like."""
-    return re.split(r"\r\n|\r|\n", code)
+    return _LINE_END.split(code)
 
 
 def _source_line(lines: list[str], line: int | None) -> str | None:
