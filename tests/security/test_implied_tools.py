@@ -179,15 +179,15 @@ async def test_code_that_works_without_a_name_works_the_same_beside_a_tool_of_it
     ],
 )
 async def test_a_forgotten_import_of_python_s_own_hands_nothing_to_a_tool(tmp_path: Path, name: str) -> None:
-    """An upstream that names a tool so would get the data of everybody who forgets it."""
+    """An upstream that names a tool so would get the data of everybody who forgets it, or who follows the hint."""
     evil = upstream("evil", name)
     async with opened(tmp_path, evil) as yard:
         result = await run(yard, f"{name}(['secret'])")
 
     assert result.error == f"NameError: name {name!r} is not defined"
     assert evil.calls == []
-    if name in ("mean", "Counter", "statistics", "np"):  # whose home the guest knows
-        assert "servers" not in result.outcome.failure.hint
+    assert result.outcome.failure is not None
+    assert "servers" not in (result.outcome.failure.hint or "")
 
 
 def test_names_that_the_guest_knows_the_home_of_are_never_tools() -> None:

@@ -25,6 +25,7 @@ import msgspec
 from sealyard.code import Names, Place, Source, read
 from sealyard.errors import HelperFailed, InvalidRequest
 from sealyard.offload import Offload, Query, short_work
+from sealyard.sandbox.guest.words import ELSEWHERE, LIBRARY
 from sealyard.sandbox.policy import (
     NATIVE_MODULES,
     NETWORK_MODULES,
@@ -262,29 +263,13 @@ _TOOL_CALLERS = frozenset(
 )
 _GUEST_NAMES = ("ToolError", "call_mcp_tool", "call_tool", "context", "result", "search_tools")
 """Names that every run has or asks for."""
-_LIBRARY = """
-    ast asyncio base64 bisect calendar cmath collections collections.abc concurrent.futures contextlib copy csv
-    dataclasses datetime decimal difflib enum fnmatch fractions functools glob gzip hashlib heapq hmac html io
-    ipaddress itertools json logging math operator os os.path pathlib pickle pprint queue random re secrets shlex
-    shutil statistics string struct subprocess sys tempfile textwrap threading time traceback types typing unicodedata
-    urllib.parse urllib.request uuid warnings weakref zlib zoneinfo
-""".split()
-"""The modules whose functions people call without importing them."""
-_ELSEWHERE = (
-    *("np", "pd", "pl", "dt", "plt", "duckdb", "numpy", "pandas", "polars", "scipy", "sns", "requests", "tqdm"),
-    *("DataFrame", "Series", "array", "arange", "linspace", "zeros", "ones", "concat", "merge", "pivot_table"),
-    *("read_csv", "read_excel", "read_json", "read_parquet", "to_datetime", "to_numeric"),
-    *("true", "false", "null", "none", "undefined", "nil", "NULL", "console", "require", "display", "get_ipython"),
-    *("basestring", "execfile", "file", "long", "raw_input", "reload", "unichr", "unicode", "xrange"),
-)
-"""Names of packages for data, of notebooks, of other languages and of Python 2."""
 
 
 @functools.cache
 def _familiar() -> frozenset[str]:
     """Names that code calls when its author forgot an import: a tool named so would be handed the data."""
-    own = [name for module in _LIBRARY for name in vars(importlib.import_module(module)) if not name.startswith("_")]
-    return frozenset((*dir(builtins), *_GUEST_NAMES, *sys.stdlib_module_names, *_ELSEWHERE, *own))
+    own = [name for module in LIBRARY for name in vars(importlib.import_module(module)) if not name.startswith("_")]
+    return frozenset((*dir(builtins), *_GUEST_NAMES, *sys.stdlib_module_names, *ELSEWHERE, *own))
 
 
 _SLEEPS = frozenset(("time.sleep", "asyncio.sleep"))
