@@ -250,6 +250,10 @@ class _Surface:
             answer = await self._look(call, arguments.execution_id, cancel=arguments.cancel)
             self._note(call.principal, params, text_of(answer))
             return answer
+        if arguments.cancel:
+            raise InvalidRequest(
+                "cancel is true, and no run is named. Give execution_id to stop a run, or leave out cancel to run code."
+            )
         request = ExecuteRequest(
             code=arguments.code,
             language=arguments.language,
@@ -420,7 +424,7 @@ def text_of(answer: _Answer) -> str:
 def _convert(params: types.CallToolRequestParams, kind: type[Any]) -> Any:
     """The arguments as `kind`. The error lists those that are advertised."""
     try:
-        return msgspec.convert(with_decoded(as_meant(params.arguments or {}, kind), kind), kind, strict=False)
+        return msgspec.convert(as_meant(with_decoded(params.arguments or {}, kind), kind), kind, strict=False)
     except msgspec.ValidationError as error:
         known = ", ".join(ARGUMENTS[_NAMES.get(params.name, params.name)])
         raise InvalidRequest(f"The arguments of {params.name} are wrong: {error}. It takes {known}.") from None
