@@ -8,6 +8,9 @@ import msgspec
 from sealyard.errors import InvalidRequest
 from sealyard.values.tools import ToolSpec, glob
 
+OPERATOR = "operator"
+"""The principal that holds the key which `sealyard serve --http` prints at start. No client has it."""
+
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """The rights of one execution. A tool outside the grant does not exist for it."""
@@ -153,11 +156,17 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         return _RUN_OPTIONS if self.is_about_run else _OPTIONS
 
     def check(self, approval: "Approval") -> None:
-        """Raise `InvalidRequest` for an answer through another channel, or one that is not among its `options`."""
+        """Raise `InvalidRequest` for an answer of somebody who may not give it, or one that is not offered."""
         if approval.channel in _ANSWERERS and not self.takes(approval):
             raise InvalidRequest(
                 f"Only the person at the client of {self.principal!r} may answer {self.id!r}: approval.channels, or the"
                 ' rule that asks, does not name "operator". Answer in that client.'
+            )
+        if approval.channel == "http" and approval.by == self.principal != OPERATOR:
+            raise InvalidRequest(
+                f"{self.id!r} is about a call of {self.principal!r} itself, whose token an agent may have. Answer as"
+                " another principal that has `approve = true`, on the page of the printed key, or with `sealyard"
+                " approvals`."
             )
         if approval.decision not in self.options:
             raise InvalidRequest(f"{self.id!r} is about code, which is allowed once. Answer once or refuse.")
