@@ -15,12 +15,13 @@ _JSON_CHARACTERS = 1 << 18
 """Of JSON in a text: decoded in a few milliseconds, whatever is in it. More rows belong in a file of the workspace."""
 _OBJECTS = (inspect.AnyType, inspect.DictType)
 _LISTS = (inspect.ListType, inspect.VarTupleType)
+_SECONDS = (inspect.FloatType,)  # no argument of another meaning is a float
 
 
 def as_meant(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """The arguments under our names. One that is null is absent, and so is an optional one that is empty.
 
-    Empty is `""`, and `{}` where an object belongs.
+    Empty is `""`, `{}` where an object belongs, and 0 for seconds.
 
     Raises:
         InvalidRequest: Two names of one argument have different values.
@@ -32,6 +33,7 @@ def as_meant(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, 
         known = known if known in fields else name
         is_required = name in fields and fields[name].required
         is_empty = value == "" or (value == {} and known in _fields_of(kind, *_OBJECTS))
+        is_empty = is_empty or (type(value) in (int, float) and not value and known in _fields_of(kind, *_SECONDS))
         if value is None or (is_empty and known in fields and not is_required):
             continue
         if known in meant and meant[known] != value:
