@@ -115,7 +115,7 @@ class Cut:
     left: list[str]
     """The commands of processes below the client that did not end."""
     files: list[str]
-    """What the gateway left among the temporary files of a client that started it."""
+    """What the gateway left among the temporary files of a client that started it, or the next after it."""
 
 
 @dataclass(frozen=True)
@@ -235,8 +235,8 @@ class Conversations:
                 process.send_signal(KILL if how == "SIGKILL" else signal.Signals[how])
                 _, complained = process.communicate(timeout=SECONDS)
             left = [line for line in complained.splitlines() if line.startswith("left: ")]
-            if transport == "stdio" and "running" in _runs(at, subject):  # killed by its client before it could say so
-                home.run("sealyard", "run", "-c", "1")
+            if transport == "stdio" and how == "SIGINT" and ("running" in _runs(at, subject) or _ours(home)):
+                home.run("sealyard", "serve")  # without input: the next after one that its client killed
             _until(lambda: (runs := _runs(at, subject)) and "running" not in runs, fails=False)
             return Cut(_runs(at, subject), left, _ours(home))
 

@@ -151,7 +151,10 @@ def test_a_call_that_needs_approval_waits_for_the_operator(
 def test_a_client_that_is_ended_in_mid_run_leaves_nothing(
     client: str, transport: str, how: signal.Signals, cut: Cut, table: Table
 ) -> None:
-    """Its run ends too, and so do a gateway that it started and the sandbox of that."""
+    """Its run ends too, and so do a gateway that it started and the sandbox of that.
+
+    Some kill their gateway after Ctrl-C: the next one then takes away its files.
+    """
     assert (cut.left, cut.files) == ([], [])
     assert cut.runs in (["cancelled"], ["lost"])
     table.add(
