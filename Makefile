@@ -41,14 +41,14 @@ test: setup programs $(PEERS) $(OUTSIDE) $(NODE) wheel ## run all tests
 
 # Two frameworks are among the clients; all of them take more than a gigabyte and some minutes.
 test-clients: setup $(CLIENTS) $(VENV)/agents-sdk2/.installed ## let real agent programs use the gateway, with a scripted model
-	$(BIN)/python -m pytest tests/clients
+	$(BIN)/python -m pytest tests/clients --table=compare
 	$(BIN)/python -m pytest tests/agents -k "pydantic_ai or openai"
 
 test-agents: setup $(AGENTS) ## let agents of all frameworks for Python use the gateway, with a scripted model
 	$(BIN)/python -m pytest tests/agents
 
 clients-table: setup $(CLIENTS) ## write what works in each agent program into docs/howto/clients.md
-	$(BIN)/python -m pytest tests/clients --write-table
+	$(BIN)/python -m pytest tests/clients --table=write
 
 # The surfaces are tested as users have them: the built wheel in an environment with nothing but what it asks for.
 wheel: export PYTHONDONTWRITEBYTECODE :=

@@ -23,24 +23,20 @@ from sealyard.broker.upstreams import ToolServer
 from sealyard.broker.upstreams.mcp import Dormant
 from sealyard.catalog import Catalog, DriftWatch
 from sealyard.config import Config
-from sealyard.config.settings import PrivacyConfig
 from sealyard.discovery import Semantic
-from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
 from sealyard.learning import Guidance, KnownSkills
 from sealyard.metrics import Prices, Tracing, open_tracing, tokens
 from sealyard.observe import Observer, Recorder, Sink, Upkeep
 from sealyard.observe.health import Alerting, Readiness
 from sealyard.offload import Offload
-from sealyard.privacy import TYPES, Handling, Privacy
-from sealyard.privacy.detect import PresidioDetector, Scanner, ScanRules
+from sealyard.privacy import Privacy
 from sealyard.privacy.vault import KeyPlace, Vault
 from sealyard.skills import Skills
 from sealyard.store import Store, open_store
 from sealyard.values.access import AuditEntry
 from sealyard.values.tools import Definition, UpstreamConfig
-from sealyard.wording import suggest
-from sealyard.yard.opening import Begun, begin
+from sealyard.yard.opening import Begun, begin, build_privacy
 from sealyard.yard.operations import Figures, Operations
 from sealyard.yard.yard import Border, Yard
 
@@ -278,26 +274,6 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
             names=NameCheck(config),
             readiness=Readiness(store, config.store.path, None),
         )
-
-
-def build_privacy(settings: PrivacyConfig) -> Privacy:
-    """The detectors and rules that the config asks for. Raises `InvalidConfig`."""
-    types = frozenset(name for name, info in TYPES.items() if info.default)
-    for name in (*settings.conceal, *settings.reveal):
-        if name not in TYPES and name not in settings.patterns:
-            advice = suggest(name, TYPES, f"There are: {', '.join(TYPES)}.")
-            raise InvalidConfig(f"[privacy] names the type {name!r}, which does not exist. {advice}")
-    types = (types | set(settings.conceal) | set(settings.patterns)) - set(settings.reveal)
-    scan = ScanRules(types=types, patterns=settings.patterns, allow=settings.allow)
-    detectors = [PresidioDetector() for _ in settings.detectors]
-    rules = [
-        (
-            rule.tools,
-            Handling(mode=rule.mode or settings.mode, whole=rule.whole, visible=rule.visible, reveal=rule.reveal),
-        )
-        for rule in settings.rules
-    ]
-    return Privacy(Scanner(scan, detectors), mode=settings.mode, rules=rules)
 
 
 async def _open_guards(config: Config, privacy: Privacy, store: Store, stack: contextlib.AsyncExitStack) -> Guards:
