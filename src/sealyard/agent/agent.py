@@ -135,6 +135,7 @@ class Agent:
                 f"The message has {len(message):,} characters. Use at most {_MESSAGE_CHARACTERS:,}, and put more into "
                 "a file."
             )
+        message = message.encode(errors="replace").decode()  # half a character cannot be sent
         lock = self._turns.setdefault((principal, name), asyncio.Lock())
         async with lock:
             turn = _Turn(self, principal, name, dict(context or {}))
