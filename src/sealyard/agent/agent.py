@@ -189,7 +189,9 @@ class _Turn:
         yard = self._agent.yard
         guard = await yard.guards.of(yard.runner.session_of(self._principal, self._name))
         await self._open()
-        await self._keep(UserMessage(await guard.door.conceal(message)))
+        # As an answer of a tool enters: what the person names has the token that the same value of a tool has.
+        entered = await guard.door.admit_text(message)
+        await self._keep(UserMessage(await guard.door.conceal(entered)))
         offers = await self._agent.offers(self._principal)
         ended: TurnEnd = "steps"
         reason = f"The agent has taken {self._settings.steps} steps. Send a message to let it go on."
