@@ -120,7 +120,8 @@ finally:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
 
     loaded = set(done.stderr.split())
-    assert {name for name in loaded if name.startswith("sealyard")} == {"sealyard", "sealyard.cli", "sealyard.errors"}
+    own = {name for name in loaded if name.startswith("sealyard")}
+    assert own == {"sealyard", "sealyard.cli", "sealyard.doors", "sealyard.errors"}
     assert {"asyncio", "msgspec", "rich", "subprocess"} & loaded == set()
 
 
