@@ -60,14 +60,23 @@ class FakeUpstream(Functions):
         super()._check_open()
 
     async def _load(self) -> None:
-        """Describe the functions as they are now; each only once, as that takes a millisecond."""
-        for name, function in self.tools.items():
-            known, definition = self._described.get(name), self.definitions.get(name)
-            if known is not None and known.function == function and definition in (None, known.definition):
-                continue
+        if not self._is_ready:
+            self._definitions()
+            self._is_ready = True
+
+    def _find(self, name: str) -> FunctionTool | None:
+        """The function as it is now. Each is described once, as that takes a millisecond."""
+        if name not in self.tools:
+            return None
+        known, function, definition = self._described.get(name), self.tools[name], self.definitions.get(name)
+        if known is None or known.function != function or definition not in (None, known.definition):
             if definition is None:
-                self._described[name] = describe(function, Mark(name=name))
+                known = describe(function, Mark(name=name))
             else:
-                self._described[name] = FunctionTool(function=function, definition=definition)
-        self._tools = {name: self._described[name] for name in self.tools}
-        self._is_ready = True
+                known = FunctionTool(function=function, definition=definition)
+            self._described[name] = known
+        return known
+
+    def _definitions(self) -> list[Definition]:
+        self._tools = {name: tool for name in self.tools if (tool := self._find(name)) is not None}
+        return super()._definitions()

@@ -114,7 +114,7 @@ class Functions:
         try:
             self._check_open()
             await self._load()
-            found = self._tools.get(tool)
+            found = self._find(tool)
             if found is None:
                 raise ToolFailed(f"Unknown tool: {tool}")
             seconds = self.config.call_seconds if timeout_seconds is None else timeout_seconds
@@ -151,7 +151,7 @@ class Functions:
             name=self.config.name,
             transport=self.config.transport,
             state="stopped" if self._is_closed else "failed" if self._error else state,
-            tools=len(self._definitions()) if self._is_ready else 0,
+            tools=sum(map(self.config.allows, self._tools)) if self._is_ready else 0,
             server=None if self._module is None else self._module.described,
             calls=self._calls,
             failures=self._failures,
@@ -214,6 +214,9 @@ class Functions:
         self._tools = dict(self._module.tools)
         for problem in self._module.problems:
             _log.warning("%s: %s", self.config.name, problem)
+
+    def _find(self, name: str) -> FunctionTool | None:
+        return self._tools.get(name)
 
     def _definitions(self) -> list[Definition]:
         return [tool.definition for name, tool in self._tools.items() if self.config.allows(name)]
