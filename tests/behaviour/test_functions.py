@@ -10,14 +10,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from mcp import Client
 
 import sealyard
 from sealyard import CallContext
 from sealyard.broker.policy import PolicySettings, Rule
 from sealyard.config import Config, load_config
-from sealyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig
+from sealyard.config.settings import HttpConfig, PrincipalEntry, StoreConfig, SurfaceConfig
 from sealyard.errors import InvalidConfig, InvalidRequest, PolicyRefused, UnknownTool, UpstreamUnavailable
 from sealyard.sandbox.policy import DEFAULT
+from sealyard.serve.modes import Modes
 from sealyard.testing import FakeUpstream
 from sealyard.values.tools import ToolAnnotations
 from sealyard.yard import ExecuteRequest, Yard, open_yard
@@ -171,6 +173,28 @@ async def test_failed_import_keeps_the_other_upstreams_and_the_known_tools(proje
     assert (cost.value, other.state, shop.state) == (2, "ready", "failed")
     assert shop.error is not None
     assert "ZeroDivisionError: division by zero (line 1 of " in shop.error
+
+
+async def test_modes_show_functions_as_they_show_other_tools(
+    project: Project, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Hybrid passes one through; proxy has no server to pass on, says so, and serves the others."""
+    config = load_config(project(), environ={})
+    config = msgspec.structs.replace(config, surface=SurfaceConfig(direct=("shop/customer",)))
+    async with open_yard(config, policy=PLAIN) as yard:
+        async with Client(Modes(config, "hybrid").build_server(yard)) as client:
+            shown = [tool.name for tool in (await client.list_tools()).tools]
+            row = await client.call_tool("mcp__shop__customer", {"name": "Otto"})
+        async with Client(Modes(config, "proxy").build_server(yard)) as client:
+            passed = (await client.list_tools()).tools
+
+    assert "mcp__shop__customer" in shown
+    assert '"since":"2024-05-01"' in row.content[0].text  # type: ignore[union-attr]
+    assert passed == []
+    assert [each.message for each in caplog.records if "proxy" in each.message] == [
+        "Clients in the mode proxy do not see shop: functions are no MCP server, whose messages could be passed on. "
+        "Use another mode for them."
+    ]
 
 
 _WRONG = {

@@ -95,6 +95,30 @@ def test_function_that_prints_does_not_break_the_protocol(config: Path) -> None:
     assert ("imported" in errors, "called" in errors) == (True, True)
 
 
+def test_function_that_hangs_does_not_keep_a_command_from_ending(sealyard: Command, config: Path) -> None:
+    """Its caller gets the error in time, and the thread ends with the process."""
+    config.with_name("shop_tools.py").write_text("import threading\n\ndef hang(): threading.Event().wait()\n")
+    config.write_text(f"{config.read_text()}call_seconds = 0.2\n")
+
+    called = sealyard("call", "shop.hang", "--config", str(config))
+
+    assert called.returncode != 0
+    assert "'shop' did not answer 'hang' within 0.2 s." in called.stderr
+
+
+def test_configuration_with_functions_takes_servers_of_clients(
+    sealyard: Command, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sealyard init --force` adds what a client has and leaves the module as it is."""
+    monkeypatch.chdir(config.parent)
+    config.with_name(".mcp.json").write_text('{"mcpServers": {"git": {"command": "uvx", "args": ["mcp-server-git"]}}}')
+
+    done = sealyard("init", "--force", "--output", str(config))
+
+    assert done.returncode == 0
+    assert {'tools = "shop_tools"', 'command = "uvx"'} <= set(config.read_text().splitlines())
+
+
 @pytest.mark.behaviour("functions.unused")
 def test_gateway_without_functions_imports_nothing_of_them() -> None:
     """Neither do the names for authors import the gateway, the SDK or what describes functions."""

@@ -596,6 +596,44 @@ async def test_coroutine_that_ignores_its_cancellation_does_not_keep_its_caller(
     assert (await upstream.call("stubborn", {})).value == "at last"
 
 
+_WRAPPED = """
+import asyncio, functools
+
+def run(f):
+    @functools.wraps(f)
+    def plain(**given): return asyncio.run(f(**given))
+    return plain
+
+def later(f):
+    @functools.wraps(f)
+    async def wrapped(**given): return f(**given)
+    return wrapped
+
+def passed(f):
+    @functools.wraps(f)
+    def plain(**given): return f(**given)
+    return plain
+
+@run
+async def one(n: int): return n
+
+@later
+def two(n: int): return n
+
+@passed
+async def three(n: int): return n
+
+__all__ = ['one', 'two', 'three']
+"""
+
+
+async def test_wrapped_function_runs_as_what_it_is(offer: Offer) -> None:
+    """A plain wrapper of a coroutine function, and a coroutine function around a plain one."""
+    upstream = offer(_WRAPPED)
+
+    assert [(await upstream.call(name, {"n": 5})).value for name in ("one", "two", "three")] == [5, 5, 5]
+
+
 _RAISED = {
     "raise ValueError('no jam')": "ValueError: no jam",
     "raise KeyError": "KeyError",

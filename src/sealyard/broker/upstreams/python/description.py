@@ -51,7 +51,7 @@ class FunctionTool:
     @property
     def is_async(self) -> bool:
         """True if its calls run on the event loop."""
-        return inspect.iscoroutinefunction(inspect.unwrap(self.function))
+        return inspect.iscoroutinefunction(self.function)
 
     def bind(self, encoded: bytes, grant: Grant | None) -> _Json:
         """The values of its parameters. Raises `ToolFailed` if the arguments, which are JSON, do not fit."""

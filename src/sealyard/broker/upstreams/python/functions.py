@@ -195,6 +195,7 @@ class Functions:
             return
         if self._importing is None:
             self._importing = _in_thread(lambda: read_module(module, folder))
+            self._importing.add_done_callback(_retrieve)
         done, _ = await asyncio.wait({self._importing}, timeout=self.config.start_seconds)
         if done:
             self._take(self._importing)
@@ -289,8 +290,7 @@ class Functions:
         """Give the turn of a function that has ended to the next call."""
         del self._running[work]
         self._slots.release()
-        if not work.cancelled():
-            work.exception()  # nobody waits for it after a timeout, and asyncio would log that
+        _retrieve(work)
 
     def _respond(self, tool: FunctionTool, encoded: bytes, answer: Response, *, unwrap: bool) -> Response:
         if answer.message:
@@ -307,6 +307,12 @@ class Functions:
         if unwrap and isinstance(value, dict) and value.keys() == {"result"}:
             value = value["result"]
         return Response(value=value, files=answer.files)
+
+
+def _retrieve(work: "asyncio.Future[Any]") -> None:
+    """Look at the exception of work that nobody may wait for any more: otherwise asyncio would log it."""
+    if not work.cancelled():
+        work.exception()
 
 
 async def _run_here(tool: FunctionTool, encoded: bytes, grant: Grant | None) -> _Value:
