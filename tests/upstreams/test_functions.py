@@ -1,14 +1,16 @@
 """Python functions as tools: what a module offers, how signatures become schemas, and how calls end."""
 
 import asyncio
+import datetime
 import itertools
 import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 from tests.upstreams.waiting import until
 
@@ -128,6 +130,10 @@ _BAD = {
     "def f(): yield 1": "it is a generator, whose values come one by one. Return a list",
     "async def f(): yield 1": "it is a generator, whose values come one by one. Return a list",
     "def f(a: 'Gone'): ...": "its annotations name 'Gone', which its module does not define. Define it there",
+    "import enum\ndef f(a: 'enum.Gone'): ...": (
+        "its annotations cannot be read: AttributeError: module 'enum' has no attribute 'Gone'. Correct them"
+    ),
+    "def f(a: '1 / 0'): ...": "its annotations cannot be read: ZeroDivisionError: division by zero. Correct them",
     "from sealyard import CallContext\ndef f(a: CallContext, b: CallContext): ...": (
         "it has two parameters of the type CallContext. Take one out"
     ),
@@ -183,11 +189,23 @@ async def test_second_function_of_a_name_is_reported(offer: Offer) -> None:
 
 
 _UNIMPORTABLE = {
+    "raise KeyboardInterrupt": "cannot be imported: KeyboardInterrupt (line 1 of ",
     "raise KeyError('hush')": "cannot be imported: KeyError: 'hush' (line 1 of ",
     "import sys\nsys.exit(3)": "cannot be imported: SystemExit: 3 (line 2 of ",
     "def f(:": "cannot be imported: SyntaxError: ",
     "import no_such_dependency": "cannot be imported: ModuleNotFoundError: No module named 'no_such_dependency' (",
 }
+
+
+async def test_all_that_is_no_list_of_names_is_a_fault_of_the_module(offer: Offer) -> None:
+    """It is reported like an import that fails."""
+    upstream = offer("__all__ = 5\ndef f(): ...\n")
+
+    with pytest.raises(UpstreamUnavailable):
+        await upstream.refresh()
+
+    name = upstream.config.module
+    assert upstream.status().error == f"__all__ of {name!r} is not a list of names. Correct it, then start again."
 
 
 @pytest.mark.parametrize("text", _UNIMPORTABLE)
@@ -412,6 +430,23 @@ def test_defaults_stay_those_of_the_function() -> None:
         "additionalProperties": False,
     }
     assert described.bind(b'{"text":"a"}', None) == {"text": "a"}
+
+
+def test_constraints_that_cannot_be_hashed_are_constraints() -> None:
+    """As is a point in time that may be left out."""
+
+    def find(
+        since: datetime.datetime | None = None,
+        name: Annotated[str, msgspec.Meta(min_length=2, extra_json_schema={"examples": ["Bo"]})] = "Anna",
+        caller: CallContext | None = None,
+    ) -> None: ...
+
+    properties = describe(find).definition.input_schema["properties"]
+
+    assert properties == {
+        "since": {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}], "default": None},
+        "name": {"type": "string", "minLength": 2, "examples": ["Bo"], "default": "Anna"},
+    }
 
 
 _GOOGLE = """Find rows.
@@ -643,6 +678,7 @@ _RAISED = {
     "raise KeyboardInterrupt": "KeyboardInterrupt",
     "raise StopIteration('end')": "StopIteration: end",
     "import asyncio; raise asyncio.CancelledError('mine')": "CancelledError: mine",
+    "raise type('Mute', (Exception,), {'__str__': lambda self: 1 / 0})": "Mute",
     "from sealyard.errors import ToolFailed; raise ToolFailed('Sold out.')": "Sold out.",
     "from sealyard.errors import StoreError; raise StoreError('mine')": "StoreError: mine",
 }
@@ -663,6 +699,19 @@ async def test_exception_is_the_error_of_the_tool(offer: Offer, kind: str, text:
 
     assert (str(failed.value), failed.value.__cause__) == (expected, None)
     assert (upstream.status().calls, upstream.status().failures) == (1, 0)
+
+
+async def test_function_that_cancels_itself_is_an_error_of_the_tool() -> None:
+    """Its caller is not taken for cancelled."""
+
+    async def give_up() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    with pytest.raises(ToolFailed, match=r"^'give_up' cancelled itself\.$"):
+        await functions(give_up).call("give_up", {})
 
 
 async def test_upstream_error_of_a_function_counts_as_a_failure_of_its_upstream() -> None:
@@ -722,10 +771,30 @@ async def test_files_have_plain_names_and_a_place_in_the_value() -> None:
     alone = await upstream.call("alone", {})
     placed = await upstream.call("placed", {})
 
-    assert alone.value == {"file": "etc-pass-wd.csv", "mime_type": "text/csv", "bytes": 3}
-    assert [(each.name, each.title, each.content) for each in alone.files] == [("etc-pass-wd.csv", away.name, content)]
-    assert [each.name for each in placed.files] == ["etc-pass-wd.csv", "etc-pass-wd-2.csv"]
+    assert alone.value == {"file": "pass-wd.csv", "mime_type": "text/csv", "bytes": 3}
+    assert [(each.name, each.title, each.content) for each in alone.files] == [("pass-wd.csv", "pass wd", content)]
+    assert [each.name for each in placed.files] == ["pass-wd.csv", "pass-wd-2.csv"]
     assert placed.value["it"]["file"] in {each.name for each in placed.files}
+
+
+async def test_large_file_comes_as_a_message_and_is_the_same_when_it_is_read() -> None:
+    """Its name, its place in the value and its bytes."""
+    large = ResponseFile(name="my report.csv", mime="text/csv", content=b"a,b\n" * 50_000)
+    small = ResponseFile(name="my report.csv", mime="text/csv", content=b"a")
+    upstream = functions(lambda_named("give", lambda: Response(value=None, files=(large, small))))
+
+    answer = await upstream.call("give", {})
+    read = answer.read()
+
+    assert answer.message
+    assert [(each["file"], each["bytes"]) for each in read.value] == [
+        ("my-report.csv", 200_000),
+        ("my-report-2.csv", 1),
+    ]
+    assert [(each.name, each.content) for each in read.files] == [
+        ("my-report.csv", large.content),
+        ("my-report-2.csv", small.content),
+    ]
 
 
 async def test_function_gets_arguments_of_its_own() -> None:

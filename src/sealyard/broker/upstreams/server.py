@@ -13,7 +13,7 @@ import logging
 import mimetypes
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -275,16 +275,26 @@ def with_plain_names(answer: Response) -> Response:
     files: list[ResponseFile] = []
     names: dict[str, str] = {}
     for file in answer.files:
-        name = _file_name(file.name, file.mime, "file", {each.name for each in files})
+        wanted = file.name.rstrip("/").rpartition("/")[2]
+        name = _file_name(wanted, file.mime, "resource", {each.name for each in files})
         if name != file.name:
             names[file.name] = name
-            file = msgspec.structs.replace(file, name=name, title=file.title or file.name)
+            file = msgspec.structs.replace(file, name=name, title=file.title or wanted)
         files.append(file)
     value = answer.value
     if value is None and files:
         places = [_place_of(file.name, file.mime, file.content) for file in files]
         value = places[0] if len(places) == 1 else places
     return msgspec.structs.replace(answer, value=renamed(value, names) if names else value, files=tuple(files))
+
+
+def to_message(value: bytes, files: Sequence[ResponseFile]) -> bytes:
+    """A message with an answer that is too large for the event loop: its value, which is JSON, and its files."""
+    blocks = [
+        {"type": "resource", "resource": {"uri": file.title or file.name, "mimeType": file.mime, "blob": file.content}}
+        for file in files
+    ]
+    return b'{"result":{"structuredContent":%b,"content":%b}}' % (value, msgspec.json.encode(blocks))
 
 
 def _place_of(name: str, mime: str, content: bytes) -> dict[str, Any]:

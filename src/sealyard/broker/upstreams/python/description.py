@@ -104,6 +104,11 @@ def describe(function: Callable[..., Any], mark: Mark | None = None) -> Function
         return _describe(function, name, mark)
     except _Indescribable as error:
         raise InvalidRequest(f"Function {name!r} is not a tool: {error}.") from None
+    except Exception as error:  # noqa: BLE001 - annotations are code of the author, and may raise anything
+        words = short(f"{type(error).__name__}: {error}", 300)
+        raise InvalidRequest(
+            f"Function {name!r} is not a tool: its annotations cannot be read: {words}. Correct them."
+        ) from None
 
 
 class _Indescribable(Exception):
@@ -174,8 +179,8 @@ def _check_kind(parameter: inspect.Parameter) -> None:
 
 def _is_context(hint: Any) -> bool:
     """True for `CallContext` and for one that may be None."""
-    options = set(typing.get_args(hint)) if typing.get_origin(hint) in _UNION else {hint}
-    return CallContext in options and options <= {CallContext, type(None)}
+    options = typing.get_args(hint) if typing.get_origin(hint) in _UNION else (hint,)
+    return CallContext in options and all(each in (CallContext, type(None)) for each in options)
 
 
 # Schemas

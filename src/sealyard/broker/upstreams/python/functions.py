@@ -26,6 +26,7 @@ from sealyard.broker.upstreams.server import (
     Progress,
     Response,
     check_sendable,
+    to_message,
     with_plain_names,
 )
 from sealyard.errors import (
@@ -267,6 +268,8 @@ class Functions:
                     f"{name!r} did not answer {tool.definition.name!r} within {seconds:g} s. The call may have "
                     "happened: check before calling again, or give it more time."
                 )
+            if work.cancelled():  # by itself, which must not look like a cancelled run
+                raise ToolFailed(f"{tool.definition.name!r} cancelled itself.")
             value: _Value = work.result()
             if progress is not None:
                 await progress.finish()
@@ -301,8 +304,8 @@ class Functions:
                 f"{tool.definition.name!r} of {self.config.name!r} was called, but its answer of {size:,} bytes is "
                 f"larger than {self.config.answer_bytes:,}. Ask for less, or raise answer_bytes in the config."
             )
-        if len(encoded) > _LARGE_BYTES and not answer.files:
-            return Response(value=None, message=b'{"result":{"structuredContent":%b}}' % encoded)
+        if size > _LARGE_BYTES:
+            return Response(value=None, message=to_message(encoded, answer.files))
         value = msgspec.json.decode(encoded)  # a copy without objects of the host, which nothing would scan
         if unwrap and isinstance(value, dict) and value.keys() == {"result"}:
             value = value["result"]
@@ -360,9 +363,12 @@ def _failure(error: BaseException) -> UpstreamError:
     """The type and the words of an exception, which may hold private values: it is not logged."""
     if isinstance(error, UpstreamError):
         return error
-    is_about_file = isinstance(error, OSError) and error.filename is not None
-    words = error.strerror if is_about_file else str(error)  # type: ignore[attr-defined]  # no path of this machine
     kind = type(error).__name__
+    try:
+        # An error about a file names a path of this machine.
+        words = error.strerror if isinstance(error, OSError) and error.filename is not None else str(error)
+    except Exception:  # noqa: BLE001 - its text is code of the author too
+        words = ""
     return ToolFailed(short(f"{kind}: {words}" if words else kind, COMPLAINT_CHARACTERS))
 
 

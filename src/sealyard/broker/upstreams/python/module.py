@@ -31,9 +31,9 @@ def read_module(name: str, folder: str) -> ToolModule:
     """Import a module, from `folder` if it is not installed, and describe its functions. Runs the module's code.
 
     Raises:
-        InvalidConfig: There is no such module, or its import fails.
+        InvalidConfig: There is no such module, its import fails, or its `__all__` cannot be read.
     """
-    if folder not in sys.path:
+    if folder and folder not in sys.path:
         sys.path.append(folder)  # last, so that no file there takes the place of an installed module
     importlib.invalidate_caches()
     try:
@@ -44,7 +44,7 @@ def read_module(name: str, folder: str) -> ToolModule:
                 f"There is no module {error.name!r}. Install it where sealyard is, or put it into {folder!r}."
             ) from None
         raise _failed(name, error) from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the module's own code raises
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever the module's own code raises
         raise _failed(name, error) from None
     tools: dict[str, FunctionTool] = {}
     problems: list[str] = []
@@ -74,6 +74,8 @@ def _functions(module: ModuleType, problems: list[str]) -> list[tuple[str, Any]]
             for name, each in vars(module).items()
             if not name.startswith("_") and inspect.isroutine(each) and each.__module__ == module.__name__
         ]
+    if not isinstance(exported, list | tuple) or not all(isinstance(name, str) for name in exported):
+        raise InvalidConfig(f"__all__ of {module.__name__!r} is not a list of names. Correct it, then start again.")
     missing = object()
     found = {name: getattr(module, name, missing) for name in dict.fromkeys(exported)}
     problems += [
@@ -88,5 +90,5 @@ def _failed(name: str, error: BaseException) -> InvalidConfig:
     """The error of an import, with the line that raised it and without a traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" (line {frames[-1].lineno} of {frames[-1].filename})" if frames else ""
-    words = short(f"{type(error).__name__}: {error}", _ERROR_CHARACTERS)
+    words = short(f"{type(error).__name__}: {error}".removesuffix(": "), _ERROR_CHARACTERS)
     return InvalidConfig(f"The module {name!r} cannot be imported: {words}{place}. Correct it, then refresh.")
