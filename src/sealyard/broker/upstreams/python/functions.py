@@ -15,8 +15,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-import msgspec
-
 from sealyard.broker.upstreams.python.author import REPORT, Mark
 from sealyard.broker.upstreams.python.description import FunctionTool, describe, encode
 from sealyard.broker.upstreams.python.module import ToolModule, read_module
