@@ -285,8 +285,14 @@ def _outcomes(rows: list[Row]) -> Row:
 
 def show(figures: Row) -> None:
     """Print the figures as tables."""
-    names = ("utility_equal", "turns_ratio", "tokens_ratio", "tokens_ratio_one_server", "tokens_ratio_sent_once")
-    suites = columns("suite", "tasks", *names)
+    names = {
+        "utility_equal": "equal",
+        "turns_ratio": "turns",
+        "tokens_ratio": "tokens",
+        "tokens_ratio_one_server": "with one server",
+        "tokens_ratio_sent_once": "sent once",
+    }
+    suites = columns("suite", "tasks", *names.values())
     for name, each in figures["by_suite"].items():
         suites.add_row(plain(name), str(each["tasks"]), *(f"{each[figure]:.3f}" for figure in names))
     tried = columns("attack is followed", "runs", "reached", "task done", "stopped by")
