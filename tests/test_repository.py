@@ -20,7 +20,7 @@ import sealyard.cli
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sealyard"
 GUEST = SOURCE / "sandbox" / "guest"
-LOCKS = tuple(f"requirements/{name}.txt" for name in ("dev", "outside", "peers", "runtime", "wheel")) + tuple(
+LOCKS = tuple(f"requirements/{name}.txt" for name in ("dev", "outside", "peers", "runtime", "tasks", "wheel")) + tuple(
     f"requirements/agents-{name}.txt" for name in ("crewai", "sdk1", "sdk2")
 )
 
