@@ -1002,6 +1002,15 @@ def test_dependencies_page_has_every_program_that_asks_over_http() -> None:
     assert {row[0]: row[1] for row in rows} == {name: locked[name] for name in asked}
 
 
+def test_dependencies_page_has_every_task_suite() -> None:
+    """Each is on the page with the version that is pinned."""
+    rows = _table(DOCS / "explanation" / "dependencies.md", "Task suites")
+    locked = dict(re.findall(r"^([a-z-]+)==(\S+)", _read(ROOT / "requirements" / "tasks.txt"), re.MULTILINE))
+    asked = re.findall(r"^[a-z]+$", _read(ROOT / "requirements" / "tasks.in"), re.MULTILINE)
+
+    assert {row[0]: row[1] for row in rows} == {name: locked[name] for name in asked}
+
+
 def test_dependencies_page_has_every_agent_framework() -> None:
     """Each is on the page with the version that is pinned, and the environment that it is installed in."""
     rows = _table(DOCS / "explanation" / "dependencies.md", "Agent frameworks")

@@ -19,7 +19,7 @@ from sealyard import __version__
 from sealyard.access import Finder, Guards, NameCheck, Runner, Tools, Views
 from sealyard.broker import Approvals, Broker
 from sealyard.broker.policy import Policy, Preset
-from sealyard.broker.upstreams import ToolServer
+from sealyard.broker.upstreams import ToolServer, python
 from sealyard.broker.upstreams.mcp import Dormant
 from sealyard.catalog import Catalog, DriftWatch
 from sealyard.config import Config
@@ -74,7 +74,10 @@ async def assemble(
         kept=kept,
     )
     for name, upstream in config.upstreams.items():
-        servers[name] = Dormant(upstream, servers, on_tools=listing.take, token_folder=begun.home / "oauth")
+        if upstream.transport == "python":
+            servers[name] = python.Functions(upstream, on_tools=listing.take)
+        else:
+            servers[name] = Dormant(upstream, servers, on_tools=listing.take, token_folder=begun.home / "oauth")
     for name, server in upstreams.items():
         server.on_tools = listing.take
         servers[name] = server
@@ -94,7 +97,16 @@ async def assemble(
         tracing=tracing,
         domain_of=lambda principal: config.learning.domain_of(principal, scopes),
     )
-    tools = Tools(catalog, finder, Views(rules, scopes), servers, observed, names, on_published=observer.published)
+    tools = Tools(
+        catalog,
+        finder,
+        Views(rules, scopes),
+        servers,
+        observed,
+        names,
+        on_tools=listing.take,
+        on_published=observer.published,
+    )
     runner = Runner(
         begun.policy,
         levels=begun.levels,
@@ -116,6 +128,9 @@ async def assemble(
         begin(stack, yard.guidance.learner.watch())
     if config.discovery.semantic:
         begin(stack, _load_meaning(finder, store, config.discovery.vectors))
+    for name in same:
+        if config.upstreams[name].transport == "python":  # its module may have changed since
+            finder.list_again(name)
     finder.start_listing()
     if begun.sandbox is not None:
         begin(stack, asyncio.to_thread(tokens.load))  # last: it would take the time of what is to be ready first
@@ -336,7 +351,8 @@ def _fingerprint(upstream: UpstreamConfig) -> str:
 
 def _source(upstream: UpstreamConfig) -> str:
     """Identifies a server by its command or address, without parts that may change between two starts."""
-    return _digest(upstream.transport, upstream.command or "", *upstream.args, upstream.cwd or "", upstream.url or "")
+    parts = (upstream.command or "", *upstream.args, upstream.cwd or "", upstream.url or upstream.module or "")
+    return _digest(upstream.transport, *parts)
 
 
 def _digest(*parts: str) -> str:
