@@ -17,13 +17,14 @@ from mcp.client.stdio import stdio_client
 
 from benchmarks.tasks.scripts import Call
 from benchmarks.tasks.talks import Policy, Scene, Talk
+from benchmarks.yardsticks import text_of
 from sealyard.broker.policy import PolicySettings, Preset
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyMode, PrivacyRule, SandboxConfig, StoreConfig
 from sealyard.metrics import tokens
 from sealyard.privacy import TOKEN
 from sealyard.sandbox.policy import DEFAULT
-from sealyard.serve.mcp import build_server, text_of
+from sealyard.serve.mcp import build_server
 from sealyard.values.access import Approval, ApprovalDecision
 from sealyard.values.tools import UpstreamConfig
 from sealyard.yard import Yard, open_yard
