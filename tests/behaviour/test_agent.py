@@ -408,6 +408,7 @@ async def test_a_turn_that_is_closed_ends_its_run(tmp_path: Path) -> None:
             if isinstance(event, OutputEvent):
                 break
         await events.aclose()
+        await agent.yard.store.flush()
         (record,) = await agent.yard.store.executions()
         end = await agent.chat("Never mind.", conversation="c")
 
@@ -532,6 +533,41 @@ async def test_a_full_window_is_made_half_free_at_once(tmp_path: Path) -> None:
     assert sum(grown) >= len(grown) - 3  # a cache is lost seldom
     assert {request.system for request in model.requests} == {model.requests[0].system}
     assert all(request.tools == model.requests[0].tools for request in model.requests)
+
+
+async def test_the_prompt_names_only_servers_that_the_principal_may_use(tmp_path: Path) -> None:
+    """What is hidden from a principal is no word of its conversations."""
+    policy = PolicySettings(rules=(Rule(tools=("vault/*",), decision="deny", principals=("ann",)),))
+    config = Config(store=StoreConfig(path=tmp_path / "s.db"), policy=policy)
+    model = Script(says("a"), says("b"))
+    upstreams = {"shop": FakeUpstream("shop", customer=customer), "vault": FakeUpstream("vault", open_it=customer)}
+    async with open_yard(config, upstreams=upstreams) as yard, open_agent(config, model=model, yard=yard) as agent:
+        await agent.chat("hi", principal="ann")
+        await agent.chat("hi", principal="bob")
+
+    assert ["vault" in request.system for request in model.requests] == [False, True]
+    assert all("shop" in request.system for request in model.requests)
+
+
+@pytest.mark.parametrize(
+    ("mode", "can_call", "words"),
+    [
+        ("code", True, {"execute_code": True, "call_tool": False, "fenced": False}),
+        ("search", True, {"execute_code": False, "call_tool": True, "fenced": False}),
+        ("code", False, {"execute_code": True, "call_tool": False, "fenced": True}),
+    ],
+)
+async def test_the_prompt_speaks_of_what_the_model_can_do(
+    tmp_path: Path, mode: Any, words: dict[str, bool], *, can_call: bool
+) -> None:
+    """Of its mode, and of blocks where it cannot call; the operator's own words come last."""
+    model = Script(says("hi"), can_call=can_call)
+    async with talking(tmp_path, model, mode=mode, instructions="You are Pam.") as agent:
+        await agent.chat("hi")
+
+    (request,) = model.requests
+    assert {word: word in request.system for word in words} == words
+    assert request.system.endswith("You are Pam.")
 
 
 @pytest.mark.parametrize("message", ["", "  \n", "x" * 100_001])

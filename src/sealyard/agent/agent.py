@@ -22,7 +22,6 @@ from sealyard.agent.reveal import Revealing
 from sealyard.broker import Approvals
 from sealyard.config.settings import AgentConfig, SurfaceConfig
 from sealyard.errors import InvalidConfig, InvalidRequest, ModelUnavailable, SealyardError
-from sealyard.metrics import tokens
 from sealyard.values.access import Approval, ApprovalRequest
 from sealyard.values.chat import (
     AnswerEvent,
@@ -49,7 +48,7 @@ from sealyard.values.chat import (
 )
 from sealyard.values.runs import Answer
 from sealyard.yard import Yard
-from sealyard.yard.surface import surface_tools, system_prompt
+from sealyard.yard.surface import instructions, surface_tools, system_prompt
 
 _ATTEMPTS = 5  # at one reply: an overload lasts seconds to minutes, and these take a quarter of one
 _FIRST_PAUSE_SECONDS = 1.0  # doubled before each further attempt
@@ -57,6 +56,9 @@ _LONGEST_PAUSE_SECONDS = 30.0  # that a person waits for without a word
 _MESSAGE_CHARACTERS = 100_000  # of a person: a book's chapter. Files belong into the workspace.
 _NOTHING = ModelUsage()
 _FENCE = re.compile(r"^```(?:python|py)[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
+_BLOCKS = """\
+You cannot call these functions yourself. To run code, write one block that is fenced with ```python: it is run as
+`execute_code` would run it, and the next message has its output. Write no block that is not to be run."""
 _FENCED = "fenced"
 """The id of a call that a model wrote as a block of code."""
 _REASONS: dict[str, str] = {
@@ -82,7 +84,7 @@ class Agent:
         self.model = model
         self.settings = settings
         self.surface = yard.surface(surface, mode)
-        self.system = "\n\n".join(filter(None, (system_prompt(yard.tools.upstreams), settings.instructions)))
+        self._mode = mode
         self._own = tuple(_offer(tool) for tool in surface_tools(mode))
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         """Held while a conversation goes on: one turn follows the other."""
@@ -151,6 +153,14 @@ class Agent:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
+    async def system(self, principal: str) -> str:
+        """The system prompt: the same in every request, as long as the principal sees the same servers."""
+        await self.yard.snapshot(principal)  # before a server has listed its tools, nobody knows whether all are hidden
+        tools = self.yard.tools
+        servers = tools.views.servers(tools.upstreams, tools.catalog.snapshot, principal)
+        work = instructions(self._mode) if self._mode == "search" else system_prompt(servers)
+        return "\n\n".join(filter(None, (work, "" if self.model.can_call else _BLOCKS, self.settings.instructions)))
+
     async def offers(self, principal: str) -> tuple[ToolOffer, ...]:
         """The tools that the model sees: always the same and in the same order, as long as the direct ones are."""
         direct = await self.surface.direct(principal)
@@ -209,7 +219,9 @@ class _Turn:
             if not uses:
                 ended, reason = reply.stop, _REASONS[reply.stop]
                 break
-            answers = await asyncio.gather(*(self._use(use) for use in uses))
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._use(use)) for use in uses]
+            answers = [task.result() for task in tasks]
             await self._keep(
                 _answer_message(reply.message, answers), runs=sum(bool(each.execution_id) for each in answers)
             )
@@ -231,17 +243,16 @@ class _Turn:
     async def _reply(self, offers: Sequence[ToolOffer]) -> ModelReply:
         """A reply of the model, after further attempts if its provider is busy."""
         agent = self._agent
-        fixed = tokens.count(agent.system) + sum(
-            tokens.count_definition(offer.name, offer.description, offer.schema) for offer in offers
-        )
-        self._conversation = history.fitted(
-            self._conversation, self._messages, fixed_tokens=fixed, window=self._settings.window_tokens
-        )
         request = ModelRequest(
-            system=agent.system,
+            system=await agent.system(self._principal),
             tools=tuple(offers) if agent.model.can_call else (),
-            messages=history.shown(self._conversation, self._messages),
+            messages=(),
         )
+        # A window of tokens takes a tenth of a second to count.
+        self._conversation = await asyncio.to_thread(
+            history.fitted, self._conversation, self._messages, beside=request, window=self._settings.window_tokens
+        )
+        request = msgspec.structs.replace(request, messages=history.shown(self._conversation, self._messages))
         pause = _FIRST_PAUSE_SECONDS
         for attempt in range(1, _ATTEMPTS + 1):
             try:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from sealyard.metrics import tokens
-from sealyard.values.chat import Conversation, Message, ModelMessage, ToolMessage, ToolText, UserMessage
+from sealyard.values.chat import Conversation, Message, ModelMessage, ModelRequest, ToolMessage, ToolText, UserMessage
 from sealyard.wording import short
 
 _FULL_SHARE = 0.75  # of the window: the reply and the next answers need the rest
@@ -32,11 +32,16 @@ def shown(conversation: Conversation, messages: Sequence[Message]) -> tuple[Mess
     return tuple(recent)
 
 
-def fitted(conversation: Conversation, messages: Sequence[Message], *, fixed_tokens: int, window: int) -> Conversation:
+def fitted(
+    conversation: Conversation, messages: Sequence[Message], *, beside: ModelRequest, window: int
+) -> Conversation:
     """The conversation with as much shortened or left out as the window demands: nothing, as long as it is not full.
 
-    `fixed_tokens` are those of the system prompt and the tools.
+    `beside` has the system prompt and the tools.
     """
+    fixed_tokens = tokens.count(beside.system) + sum(
+        tokens.count_definition(tool.name, tool.description, tool.schema) for tool in beside.tools
+    )
     if fixed_tokens + _size(conversation, messages) <= window * _FULL_SHARE:
         return conversation
     room = window * _FREE_SHARE - fixed_tokens

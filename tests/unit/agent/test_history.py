@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from sealyard.agent.history import fitted, shown
 from sealyard.metrics import tokens
-from sealyard.values.chat import Conversation, Message, ModelMessage, ToolMessage, ToolText, ToolUse, UserMessage
+from sealyard.values.chat import (
+    Conversation,
+    Message,
+    ModelMessage,
+    ModelRequest,
+    ToolMessage,
+    ToolText,
+    ToolUse,
+    UserMessage,
+)
 
 WINDOW = 4_000
 
@@ -18,6 +27,11 @@ WINDOW = 4_000
 def conversation(**given: Any) -> Conversation:
     """A conversation that has begun."""
     return Conversation(principal="p", name="c", started_at=0, changed_at=0, model="m", **given)
+
+
+def beside(size: int) -> ModelRequest:
+    """A request whose system prompt has this many tokens."""
+    return ModelRequest(system="word " * size, tools=(), messages=())
 
 
 def turn(number: int, *, answer: str = "x " * 400, file: str = "") -> list[Message]:
@@ -33,7 +47,7 @@ def turn(number: int, *, answer: str = "x " * 400, file: str = "") -> list[Messa
 def test_nothing_changes_while_there_is_room() -> None:
     """The messages are shown as they are."""
     messages = turn(1)
-    now = fitted(conversation(), messages, fixed_tokens=100, window=WINDOW)
+    now = fitted(conversation(), messages, beside=beside(100), window=WINDOW)
 
     assert now == conversation()
     assert shown(now, messages) == tuple(messages)
@@ -71,7 +85,7 @@ def test_whatever_was_said_the_window_holds_and_calls_keep_their_answers(sizes: 
     messages: list[Message] = []
     for number, size in enumerate(sizes):
         messages += turn(number, answer="word " * size)
-        now = fitted(now, messages, fixed_tokens=fixed, window=WINDOW)
+        now = fitted(now, messages, beside=beside(fixed), window=WINDOW)
         seen = shown(now, messages)
 
         assert isinstance(seen[0], UserMessage)
@@ -88,7 +102,7 @@ def test_the_beginning_of_a_request_seldom_changes(steps: int) -> None:
     now, messages, before, changes = conversation(), [], (), 0
     for number in range(steps):
         messages += turn(number)
-        now = fitted(now, messages, fixed_tokens=500, window=WINDOW)
+        now = fitted(now, messages, beside=beside(500), window=WINDOW)
         seen = shown(now, messages)
         changes += seen[: len(before)] != before
         before = seen
