@@ -89,7 +89,7 @@ class LoadArguments(msgspec.Struct, forbid_unknown_fields=True):
 def convert(tool: str, given: Mapping[str, Any], kind: type[_K]) -> _K:
     """The arguments of a tool as `kind`. Raises `InvalidRequest`, which lists those that are advertised."""
     try:
-        return msgspec.convert(as_meant(with_decoded(given, kind), kind), kind, strict=False)
+        return msgspec.convert(as_meant(as_models_mean(given, kind), kind), kind, strict=False)
     except msgspec.ValidationError as error:
         known = ", ".join(ARGUMENTS[_ADVERTISED.get(tool, tool)])
         raise InvalidRequest(f"The arguments of {tool} are wrong: {error}. It takes {known}.") from None
@@ -98,7 +98,7 @@ def convert(tool: str, given: Mapping[str, Any], kind: type[_K]) -> _K:
 def as_meant(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """The arguments under our names. One that is null is absent, and so is an optional one that is empty.
 
-    Empty is `""`, 0 for seconds, `{}` where an object belongs, and `null` or `None` as a text where no text belongs.
+    Empty is `""`, and `{}` where an object belongs.
 
     Raises:
         InvalidRequest: Two names of one argument have different values.
@@ -110,11 +110,6 @@ def as_meant(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, 
         known = known if known in fields else name
         is_required = name in fields and fields[name].required
         is_empty = value == "" or (value == {} and known in _fields_of(kind, *_OBJECTS))
-        is_empty = is_empty or (type(value) in (int, float) and not value and known in _fields_of(kind, *_SECONDS))
-        if isinstance(value, str) and known in _CHOICES:
-            value = value.strip().lower()
-        elif isinstance(value, str) and value.strip().lower() in _NOTHING and known not in _fields_of(kind, *_TEXTS):
-            is_empty = True
         if value is None or (is_empty and known in fields and not is_required):
             continue
         if known in meant and meant[known] != value:
@@ -124,12 +119,20 @@ def as_meant(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, 
     return meant
 
 
-def with_decoded(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The arguments, with JSON in a text decoded where an object or a list belongs: some clients declare it as text.
+def as_models_mean(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The arguments, read as a model means them that has to give each one, or each one as a text.
+
+    No seconds, and `null` or `None` as a text where no text belongs, are nothing. Choices may be in capitals. JSON in a
+    text is decoded where an object or a list belongs.
 
     Raises:
         InvalidRequest: A text holds too many values or levels.
     """
+    given = {
+        name: value.strip().lower() if isinstance(value, str) and SPELLINGS.get(name, name) in _CHOICES else value
+        for name, value in given.items()
+        if not _says_nothing(name, value, kind)
+    }
     structures = _fields_of(kind, *_OBJECTS, *_LISTS)
     texts = {
         name: value
@@ -137,8 +140,15 @@ def with_decoded(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[s
         if name in structures and isinstance(value, str) and value.lstrip().startswith(("{", "["))
     }
     if sum(map(len, texts.values())) > _JSON_CHARACTERS:
-        return dict(given)
+        return given
     return {**given, **{name: _decoded(name, text) for name, text in texts.items()}}
+
+
+def _says_nothing(name: str, value: Any, kind: type[msgspec.Struct]) -> bool:
+    if isinstance(value, str):
+        texts = _fields_of(kind, *_TEXTS)
+        return value.strip().lower() in _NOTHING and name in kind.__struct_encode_fields__ and name not in texts
+    return type(value) in (int, float) and not value and name in _fields_of(kind, *_SECONDS)
 
 
 @functools.cache
