@@ -434,16 +434,58 @@ def test_code_cannot_get_its_own_question_answered(asking: Path) -> None:
     code = (
         "import sys\nfrom servers.desk import wipe\n"
         "print('Type yes to see the result: ', flush=True)\n"
-        "try:\n    wipe()\nexcept ToolError as error:\n    print(type(error).__name__)"
+        "print(wipe('dust'))"
     )
     with terminal("run", "-c", code, "--config", str(asking), screen=True) as (process, shown):
-        process.type("yes\n")  # before anything is asked: it waits in the terminal
-        text = answer(process, shown, "no")
+        process.type("yes\n")  # before anything is asked: it waits in the terminal, and would refuse
+        text = answer(process, shown, "{id}")
         text += "".join(shown)
 
     assert process.wait(60) == 0
     assert "tool: mcp__desk__wipe" in text
-    assert "ApprovalRefused" in text
+    assert "wiped\\x1b[2J dust" in text
+
+
+@pytest.mark.behaviour("approval.undisturbed")
+def test_nothing_that_code_writes_comes_between_a_question_and_its_answer(asking: Path) -> None:
+    """Nor onto a line of the question, nor over one; it is shown after the answer."""
+    code = (
+        "import asyncio\nfrom servers.desk import echo, wipe\n"
+        "async def shout():\n    for _ in range(20):\n"
+        "        print('\\rThis is harmless', end='', flush=True)\n        await echo(text='x')\n"
+        "print('Nothing is asked: ', end='', flush=True)\n"
+        "await asyncio.gather(wipe(), shout())"
+    )
+
+    async def until_shouted() -> None:
+        async with asyncio.timeout(60), open_store(asking.with_name("store.db")) as store:
+            await polled(lambda: store.audit_entries(limit=50, kind="call"), lambda calls: len(calls) == 20)
+
+    with terminal("run", "-c", code, "--config", str(asking), screen=True) as (process, shown):
+        text = ""
+        while "anything else refuses: " not in text:
+            text += next(shown)
+        asyncio.run(until_shouted())
+        own = text.rpartition("Type ")[2].split()[0]
+        process.type(f"{own}\n")
+        rest = "".join(shown)
+
+    assert process.wait(60) == 0
+    assert "  tool: mcp__desk__wipe" in text.splitlines()
+    assert text.endswith("anything else refuses: ")
+    assert rest.startswith(f"{own}\r\n")
+    assert (text + rest).count("\\x0dThis is harmless") == 20
+
+
+def test_a_question_that_ends_without_an_answer_leaves_its_line(asking: Path) -> None:
+    """What code writes afterwards does not look like the end of the question."""
+    add(asking, "[policy]\nask_seconds = 1.0\n")
+    code = "from servers.desk import wipe\ntry:\n    wipe()\nexcept ToolError:\n    print('Done.')"
+    with terminal("run", "-c", code, "--config", str(asking), screen=True) as (process, shown):
+        text = "".join(shown)
+
+    assert process.wait(60) == 0
+    assert "anything else refuses: \r\nIt does not wait any more.\r\nDone.\r\n" in text
 
 
 def test_operators_that_may_not_answer_are_not_asked_here(asking: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,7 +18,8 @@ from tests.conftest import polled
 from tests.surfaces.conftest import config_text, serving
 from tests.surfaces.test_surface import text_of
 
-from sealyard.broker.policy import PolicySettings, Rule
+from sealyard.broker import Broker, Passage
+from sealyard.broker.policy import Policy, PolicySettings, Rule
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, StoreConfig, SurfaceConfig
 from sealyard.errors import UnknownApproval
@@ -25,7 +27,7 @@ from sealyard.sandbox.policy import DEFAULT
 from sealyard.serve.dialogue import READING_SECONDS
 from sealyard.serve.mcp import build_server
 from sealyard.testing import FakeUpstream
-from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, Grant
 from sealyard.yard import ExecuteRequest, Yard, open_yard
 
 PLAIN = msgspec.structs.replace(DEFAULT, packages=())
@@ -394,3 +396,28 @@ async def test_nothing_in_an_ask_is_obeyed_by_who_renders_it(tmp_path: Path) -> 
         '    argument target = "x\\n\\n# Harmless\\n![](http://evil/)\\r\\u001b]0;owned\\u0007<script>\\u202e"',
     ]
     assert message.replace("\n", "").isprintable()
+
+
+async def test_large_arguments_are_hashed_beside_the_event_loop(tmp_path: Path) -> None:
+    """Code chooses their size, and twenty of its calls may ask at once; others must not wait for that."""
+    threads: list[int] = []
+
+    def digest(data: bytes) -> str:
+        threads.append(threading.get_ident())
+        return str(len(data))
+
+    upstream = ops()
+    async with opened(tmp_path, upstream) as yard:
+        rules = Policy(RULES, preset="open")
+        broker = Broker({"ops": upstream}, policy=rules, approvals=yard.approvals, store=yard.store, digest=digest)
+        tools = (await yard.snapshot()).tools
+        grant = Grant(execution_id="run1", principal="local", session="local:default", tools=tools)
+        passage = Passage(grant=grant, guard=await yard.guards.of(grant.session))
+        for notes in ("short", "long " * 100_000):
+            calling = asyncio.create_task(broker.call(passage, TOOL, {"target": "staging", "notes": notes}))
+            (ask,) = await next_asks(yard)
+            await answer(yard, ask, "once")
+            await calling
+
+    assert [each == threading.get_ident() for each in threads] == [True, False]
+    assert [len(arguments["notes"]) for _, arguments in upstream.calls] == [5, 500_000]

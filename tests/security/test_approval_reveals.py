@@ -160,6 +160,47 @@ async def test_nothing_that_is_kept_or_told_has_what_a_form_showed(
         assert part.encode() not in kept
 
 
+@pytest.mark.behaviour("approval.reveal")
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_value_is_recorded_once_for_an_ask_however_often_its_form_is_shown(tmp_path: Path, mode: str) -> None:
+    """A client that sends forms back empty fills no audit log; another ask is another entry."""
+
+    class Undecided(Approver):
+        async def __call__(self, ctx: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+            answer = await super().__call__(ctx, params)
+            return types.ElicitResult(action="accept") if len(self.seen) == 1 else answer
+
+    person = Undecided()
+    async with (
+        opened(tmp_path, crm(), approval=SHOWN) as yard,
+        Client(build_server(yard, Config().surface), mode=mode, cache=None, elicitation_callback=person) as client,
+    ):
+        code = SEND.format(text="'one'") + "\nsend(to=p['email'], text='two')"
+        await client.call_tool("execute_code", {"code": code})
+        entries = await reveals(yard)
+
+    assert [EMAIL in form for form in person.seen] == [True, True, True]
+    assert len({entry.body["approval"] for entry in entries}) == len(entries) == 2
+    assert {entry.execution_id for entry in entries} != {""}
+
+
+async def test_two_forms_at_once_record_a_value_once(tmp_path: Path) -> None:
+    """A client may come for its questions twice at the same time; whoever else is shown the value is in the log too."""
+    async with opened(tmp_path, crm()) as yard:
+        guard = await yard.guards.of("agent:default")
+        concealed = await guard.door.conceal({"to": EMAIL})
+        now = time.time()
+        told: dict[str, Any] = {"id": "a", "execution_id": "run1", "number": 1, "rule": "", "reason": ""}
+        told |= {"principal": "agent", "session": "agent:default", "tool": "mcp__crm__send", "arguments_sha256": ""}
+        ask = ApprovalRequest(arguments=concealed, asked_at=now, expires_at=now + 60, **told)
+        ways = [("desk", "http"), ("desk", "http"), ("desk", "http"), ("local", "cli"), ("local", "elicitation")]
+        shown = await asyncio.gather(*(yard.approvals.reveal(ask, by=by, channel=channel) for by, channel in ways))
+        entries = await reveals(yard)
+
+    assert [list(values.values()) for values in shown] == [[EMAIL]] * 5
+    assert sorted((entry.principal, entry.body["channel"]) for entry in entries) == sorted(set(ways))
+
+
 async def test_what_code_writes_beside_a_token_is_not_taken_for_its_value(tmp_path: Path) -> None:
     """A line that looks like a revealed value stays inside its argument; the true line stands alone."""
     text = "f\"x\\n    {p['email']} is \\\"the boss\\\"\\n\\nYours, {p['email']}\""

@@ -11,6 +11,8 @@ import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.server.lowlevel import Server
+from tests.conftest import polled
 from tests.surfaces.api_gateway import asks
 from tests.surfaces.conftest import Connect, in_memory, serving
 from tests.surfaces.test_approvals import (
@@ -28,12 +30,16 @@ from tests.surfaces.test_approvals import (
     said,
 )
 from tests.surfaces.test_surface import text_of
+from tests.unit.broker.test_approvals import an_ask
 
+from sealyard.broker import Approvals
+from sealyard.broker.policy import PolicySettings
 from sealyard.config import load_config
-from sealyard.errors import InvalidConfig, InvalidRequest
-from sealyard.serve.dialogue import Call, _form
+from sealyard.errors import InvalidConfig, InvalidRequest, VaultError
+from sealyard.privacy.vault import RevealedValue
+from sealyard.serve.dialogue import Asking, Call, Context, _form
 from sealyard.store import open_store
-from sealyard.values.access import ApprovalRequest, AuditRow, Unattended
+from sealyard.values.access import ApprovalRequest, ApprovalSettings, AuditRow, Unattended
 
 Config = Callable[..., Path]
 CLIENT = f'{ASK}\n[approval]\nchannels = ["client"]\n'
@@ -118,6 +124,93 @@ async def test_a_machine_that_chooses_nothing_is_no_person_either(config: Config
 
     assert "faster than a person reads" in text_of(result)
     assert len(machine.seen) == 1
+
+
+@pytest.mark.behaviour("approval.no_machine")
+async def test_a_client_that_answers_with_an_error_gets_nothing_allowed(config: Config, tmp_path: Path) -> None:
+    """It declares forms, so it is no client without a way to a person, whatever is allowed to those."""
+
+    async def broken(ctx: Any, params: types.ElicitRequestParams) -> types.ErrorData:
+        await reading()
+        return types.ErrorData(code=types.INTERNAL_ERROR, message="the form could not be shown")
+
+    more = CLIENT.replace("[policy]", '[policy]\nunanswerable = "allow"')
+    async with in_memory(config(more), mode="legacy", elicitation_callback=broken) as agent:
+        refused = await agent.execute(CODE)
+    (dropped,) = await audited(tmp_path, "approval.unattended")
+
+    said = text_of(refused).splitlines()[0]
+    assert said.startswith(f"ApprovalRefused: {TOOL} refused: the client answered its form with an error, and nobody")
+    assert dropped.body["action"] == "error"
+
+
+async def test_operators_answer_for_a_client_that_answers_with_an_error(config: Config, tmp_path: Path) -> None:
+    """The call waits for them, as it does beside a client without forms."""
+
+    async def broken(ctx: Any, params: types.ElicitRequestParams) -> types.ErrorData:
+        return types.ErrorData(code=types.INTERNAL_ERROR, message="the form could not be shown")
+
+    async with (
+        in_memory(config(ASK), mode="legacy", elicitation_callback=broken) as agent,
+        operator(tmp_path) as elsewhere,
+    ):
+        running = asyncio.create_task(agent.execute(CODE))
+        (ask,) = await next_asks(elsewhere)
+        async with asyncio.timeout(60):
+            while not await audited(tmp_path, "approval.unattended"):
+                pass
+        await elsewhere.answer(ask.id, said("once"))
+        result = await running
+
+    assert text_of(result) == "Sales"
+
+
+TOKEN = "__PII_email_0123456789ab__"
+
+
+@pytest.mark.parametrize("end", ["closed", "failed"])
+async def test_a_request_that_ends_while_its_forms_are_built_leaves_nothing_waiting(tmp_path: Path, end: str) -> None:
+    """The client has no state yet to come back with: its call is given up, and its ask is withdrawn."""
+    building, ended = asyncio.Event(), asyncio.Event()
+
+    async def find(token: str) -> list[RevealedValue]:
+        building.set()
+        if end == "closed":
+            await asyncio.Event().wait()
+        raise VaultError("The vault is locked. Unlock it.")
+
+    async with asyncio.timeout(60), open_store(tmp_path / "sealyard.db") as store:
+        asking = ApprovalSettings(reveal_to=("local",))
+        approvals = Approvals(store, PolicySettings(), asking, find=find)
+
+        async def work(call: Call) -> types.CallToolResult:
+            try:
+                with call.channel("run1"):
+                    await approvals.ask(an_ask(principal="local", arguments={"to": TOKEN}))
+            finally:
+                ended.set()
+            return types.CallToolResult(content=[])
+
+        async def call_tool(
+            ctx: Context, params: types.CallToolRequestParams
+        ) -> types.CallToolResult | types.InputRequiredResult:
+            asking: Asking = ctx.lifespan_context
+            try:
+                return await asking.round(ctx, params, work)
+            except VaultError:
+                return types.CallToolResult(content=[], is_error=True)
+
+        server: Server[Any] = Server("s", on_call_tool=call_tool, lifespan=lambda _: Asking(lambda: approvals))
+        async with Client(server, cache=None, elicitation_callback=Person(accept("once"))) as client:
+            calling = asyncio.create_task(client.session.call_tool("x", {}, allow_input_required=True))
+            await building.wait()
+            if end == "closed":
+                calling.cancel()
+            await asyncio.wait({calling})
+            await ended.wait()
+            waiting = await polled(approvals.waiting, lambda asks: not asks)
+
+    assert waiting == []
 
 
 def test_what_was_never_shown_nobody_has_read() -> None:

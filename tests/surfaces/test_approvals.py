@@ -419,6 +419,27 @@ async def test_who_may_approve_answers_over_http_and_an_agents_own_token_may_not
     assert text_of(result).splitlines()[0] == f"ApprovalRefused: {TOOL} refused by ops (http): not today"
 
 
+async def test_nobody_answers_for_own_calls_over_http(config: Config) -> None:
+    """An agent may have the token by mistake; another principal answers."""
+    more = f'{PRINCIPALS}\n[http.principals.both]\ntoken = "both-secret"\napprove = true\n'
+    async with (
+        serving(config(more)) as url,
+        as_principal(url, "both") as (own, agent),
+        as_principal(url, "ops") as (ops, _),
+    ):
+        api = url.removesuffix("/mcp") + "/api/v1/approvals"
+        running = asyncio.create_task(agent.call_tool("execute_code", {"code": CODE}))
+        (ask,) = await asks(ops, api)
+        forbidden = [await own.post(f"{api}/{ask['id']}", json={"decision": each}) for each in ("always", "once")]
+        still = await asks(ops, api)
+        allowed = await ops.post(f"{api}/{ask['id']}", json={"decision": "once"})
+        result = await running
+
+    assert [(each.status_code, each.json()["error"]["code"]) for each in forbidden] == [(400, "invalid_request")] * 2
+    assert f"{ask['id']!r} is about a call of 'both' itself" in forbidden[0].json()["error"]["message"]
+    assert ([each["id"] for each in still], allowed.status_code, text_of(result)) == ([ask["id"]], 200, "Sales")
+
+
 async def test_on_loopback_without_a_token_nobody_approves_over_http(config: Config) -> None:
     """Whatever runs on the machine can reach the port, the agent's own programs included."""
     async with serving(config(ASK)) as url, httpx2.AsyncClient() as http:

@@ -2,8 +2,9 @@
 
 from sealyard.access.finder import Finder
 from sealyard.access.guards import Guards
-from sealyard.access.runner import OPERATOR, Runner
+from sealyard.access.runner import Runner
 from sealyard.access.tools import Tools, Views
 from sealyard.access.unmatched import NameCheck, Unmatched
+from sealyard.values.access import OPERATOR
 
 __all__ = ("OPERATOR", "Finder", "Guards", "NameCheck", "Runner", "Tools", "Unmatched", "Views")

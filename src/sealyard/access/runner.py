@@ -12,15 +12,12 @@ from sealyard.sandbox.policy import IsolationLevel, IsolationPolicy
 from sealyard.sandbox.pool import Slots
 from sealyard.sandbox.review import Finding, Review, ToolReference, offloaded_review
 from sealyard.sandbox.sessions import check_session_name
-from sealyard.values.access import PrincipalScope, Profile
+from sealyard.values.access import OPERATOR, PrincipalScope, Profile
 from sealyard.values.variants import variant
 
 _HINTS = 3  # unknown names whose nearest are looked for: with ten thousand tools each search takes some 20 ms
 _SESSION_CHARACTERS = 50  # beside a principal of up to 40 it stays below the 100 that name a workspace
 _SHOWN_CHARACTERS = 80  # of a name that the code chose, in a message and in the search for its nearest
-
-OPERATOR = "operator"
-"""The principal that holds the key which `sealyard serve --http` prints at start."""
 
 
 class Runner:

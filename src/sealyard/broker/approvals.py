@@ -37,10 +37,6 @@ FindValues = Callable[[str], Awaitable[list[RevealedValue]]]
 """The values of a token in all sessions."""
 
 _ASKING = ApprovalSettings()
-_NO_PERSON = (
-    "the client answered within {:.0f} ms, faster than a person reads, and nobody else may answer. Use the client where"
-    ' it shows forms to a person, or put "operator" into approval.channels and answer with `sealyard approvals`'
-)
 _RUN_RULE = "learning.critical"
 _POLL_SECONDS = 0.25
 """Between two looks for answers that other processes wrote: unnoticed by a person, and a look is one read."""
@@ -76,6 +72,7 @@ class Approvals:
         self.asking = asking
         self._find = find
         self._on_reveal = on_reveal
+        self._revealing = asyncio.Lock()
         self._open: dict[str, _Waiting] = {}
         self._channels: dict[str, list[AskChannel]] = {}
         self._runs: dict[str, _Run] = {}
@@ -193,14 +190,6 @@ class Approvals:
             InvalidRequest: The policy lets no operator answer, or the ask does not offer that answer.
             StoreError: The answer could not be kept.
         """
-        ask = next((each for each in await self.waiting() if each.id == ask_id), None)
-        if ask is not None and "operator" not in ask.channels:
-            raise InvalidRequest(
-                f"Only the person at the client of {ask.principal!r} may answer {ask_id!r}: approval.channels, or the"
-                ' rule that asks, does not name "operator". Answer in that client.'
-            )
-        if ask is not None and approval.decision not in ask.options:
-            raise InvalidRequest(f"{ask_id!r} is about code, which is allowed once. Answer once or refuse.")
         held = await self._store.approvals.settle(ask_id, approval)
         if held is None:
             raise UnknownApproval(f"No approval {ask_id!r} waits. List those that do with `sealyard approvals`.")
@@ -213,7 +202,8 @@ class Approvals:
         """The values of the tokens in an ask's arguments, for the person who decides about it.
 
         They are those of the ask's own session: code can write any token into its text. Each is in the audit log, on
-        disk, before this returns. The caller shows them and keeps them nowhere.
+        disk, before this returns: once for the ask, `by` and `channel`, however often it is shown. The caller shows
+        them and keeps them nowhere.
 
         Raises:
             VaultError: A value cannot be opened.
@@ -223,16 +213,30 @@ class Approvals:
             return {}
         values: dict[str, str | int | float] = {}
         tokens = await asyncio.to_thread(_tokens, ask.arguments)  # of megabytes, perhaps
-        for spelled, token in tokens.items():
-            for found in await self._find(token):
-                if found.scope in (ask.session, "gateway"):
+        async with self._revealing:  # two forms at once would each find no entry
+            known = await self._revealed(ask, by) if tokens else []
+            for spelled, token in tokens.items():
+                for found in await self._find(token):
+                    if found.scope not in (ask.session, "gateway"):
+                        continue
                     values[spelled] = found.value
                     body = {"token": found.token, "scope": found.scope, "type": found.type}
                     body |= {"approval": ask.id, "channel": channel}
-                    self._store.audit(AuditEntry(kind="privacy.reveal", principal=by, body=body))
-                    self._on_reveal(by)
-        await self._store.flush()
+                    if body not in known:
+                        known.append(body)
+                        entry = AuditEntry.of(ask, "privacy.reveal", body)
+                        self._store.audit(msgspec.structs.replace(entry, principal=by))
+                        self._on_reveal(by)
+            await self._store.flush()
         return values
+
+    async def _revealed(self, ask: ApprovalRequest, by: str) -> list[dict[str, Any]]:
+        """What the audit log has of values of an ask that this person was shown."""
+        await self._store.flush()
+        entries = await self._store.audit_entries(
+            limit=_ASKED_PER_RUN * _REVEALED, kind="privacy.reveal", principal=by, execution_id=ask.execution_id
+        )
+        return [entry.body for entry in entries if entry.body.get("approval") == ask.id]
 
     def end_run(self, execution_id: str) -> None:
         """Forget approvals for the run and withdraw its open asks."""
@@ -267,7 +271,7 @@ class Approvals:
         try:
             self._store.audit(_entry("approval.ask", ask, {"arguments": ask.arguments, "reason": ask.reason}))
             try:
-                await self._store.approvals.add(ask)
+                waiting.ask = ask = await self._store.approvals.add(ask)
             except InvalidRequest as error:  # an unreadable ask cannot be approved
                 raise ApprovalRefused(f"{ask.subject} refused without asking. {error}.") from None
             self._on_ask(ask)
@@ -319,7 +323,7 @@ class Approvals:
         run = self._runs.get(ask.execution_id)
         found = None if run is None else run.approved.get((ask.tool, ask.rule))
         found = found or self._sessions.get((ask.principal, ask.session, ask.tool, ask.rule))
-        return None if found is None else _remembered(found)
+        return _remembered(found) if found is not None and ask.takes(found) else None
 
     def _note(self, ask: ApprovalRequest, run: "_Run", approval: Approval) -> None:
         """Record the answer, and keep it for the run, the session or always, as it was given."""
@@ -339,7 +343,7 @@ class Approvals:
         for waiting in self._open.values():  # what is answered with it
             if (found := self._find_standing(waiting.ask)) is not None:
                 waiting.offer(found)
-            elif approval.decision == "always" and _is_same_call(ask, waiting.ask):
+            elif approval.decision == "always" and _is_same_call(ask, waiting.ask) and waiting.ask.takes(approval):
                 waiting.offer(_remembered(approval))
 
     def _of_run(self, execution_id: str) -> "list[_Waiting]":
@@ -400,7 +404,13 @@ class _Waiting:
     def take_from(self, channel: AskChannel) -> None:
         if (attempt := self._attempts.pop(channel, None)) is not None:
             attempt.cancel()
+            self._count_out(Unattended(action="gone", seconds=0.0))
         self._despair()
+
+    def _count_out(self, answer: Unattended) -> None:
+        # Whatever `unanswerable` says: the client declared that it asks.
+        if self._fallback is not None:
+            self._fallback = _nobody("refuse", "unattended", answer.reason)
 
     def offer(self, approval: Approval) -> None:
         """Record an answer. The store decides which of several holds."""
@@ -436,8 +446,7 @@ class _Waiting:
             return
         if answer is not None:
             self._on_unattended(self.ask, answer)
-            if self._fallback is not None:  # whatever `unanswerable` says: the client declared that it asks
-                self._fallback = _nobody("refuse", "unattended", _NO_PERSON.format(1_000 * answer.seconds))
+            self._count_out(answer)
         self._attempts.pop(channel, None)
         self._despair()
 

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from sealyard.offload import Offload, decode
 from sealyard.privacy import TOKEN, Guard, Sent
 from sealyard.store import Store
 from sealyard.values.access import Approval, AuditEntry, Grant
-from sealyard.values.documents import check_values
+from sealyard.values.documents import check_values, is_large
 from sealyard.values.runs import Reply
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning import Plan, translate_answer, translate_arguments
@@ -33,6 +34,8 @@ from sealyard.versioning.compare import is_wrapped
 from sealyard.wording import short
 
 _UNANSWERED = Response(value=None)
+_DIGESTED_HERE = 64 << 10
+"""Characters of arguments that are encoded and hashed on the event loop: half a millisecond."""
 _LONG_NAME = 1_000
 """Characters of a name that no tool has, in the audit log: code may write any."""
 
@@ -243,6 +246,8 @@ class Broker:
         if decision.verdict == "deny":
             reason = decision.public_reason(is_private=is_private)
             raise PolicyRefused(f"{spec.full_name} is denied by {decision.rule}.{f' {reason}' if reason else ''}")
+        digest = partial(self.digest, call.written, real)
+        sha256 = await asyncio.to_thread(digest) if is_large(real, _DIGESTED_HERE) else digest()
         asked_at = time.perf_counter()
         with passage.pause():
             try:
@@ -251,7 +256,7 @@ class Broker:
                     number=call.number,
                     tool=spec.full_name,
                     arguments=call.arguments,
-                    digest=self.digest(call.written, real),
+                    digest=sha256,
                     rule=decision.rule,
                     reason=decision.reason,
                     channels=decision.channels,

@@ -17,7 +17,7 @@ from rich.status import Status
 from sealyard.broker import Approvals
 from sealyard.cli.command import CONFIG, JSON, KEPT, LOCAL, answer, load, option, with_store
 from sealyard.cli.keys import open_vault
-from sealyard.cli.terminal import errors, remark, say, write
+from sealyard.cli.terminal import errors, hold_output, remark, say, write
 from sealyard.errors import UnknownApproval
 from sealyard.store import Store
 from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditEntry, Remembered
@@ -197,7 +197,8 @@ def _show_all(waiting: list[ApprovalRequest], remembered: list[Remembered], valu
     if not waiting:
         say("Nothing waits for approval.")
     for each in remembered:
-        say(f"approved always by {each.approval.by} ({each.ask.id}):", "bold")
+        state = "" if each.counts else ", and asked for again: older forms could be answered by a program"
+        say(f"approved always by {each.approval.by} ({each.ask.id}){state}:", "bold")
         _show_lines(each.ask, {})
 
 
@@ -239,7 +240,7 @@ def answered_here(queue: Approvals, execution_id: str, status: Status | None = N
             remark(f"{question.subject} waits for approval: sealyard approvals approve {question.id}")
             return None
         async with turn:
-            with _resting(status):
+            with _resting(status), hold_output():
                 return await _ask(question)
 
     with queue.channel(execution_id, ask):
@@ -256,8 +257,13 @@ async def _ask(question: ApprovalRequest) -> Approval | None:
     wider = [each for each in question.options if each not in ("refuse", "once")]
     more = f", or {own} with {', '.join(wider)}" if wider else ""
     errors.print(f"Type {own} to allow it once{more}; anything else refuses: ", end="")
-    line = await _read_line(descriptor)
+    try:
+        line = await _read_line(descriptor)
+    except asyncio.CancelledError:
+        remark("\nIt does not wait any more.")
+        raise
     if not line:
+        remark(f"\nThis terminal has ended its input. Answer in another: sealyard approvals approve {question.id}")
         return None
     match line.split():
         case [typed] if typed == own:

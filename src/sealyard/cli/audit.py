@@ -389,7 +389,7 @@ def _json(value: Any) -> str:
 
 
 def _cell(text: str, style: str = "") -> Text:
-    return Text(visible(text).translate(_ESCAPES), style=style)
+    return Text(visible(text.translate(_ESCAPES)), style=style)
 
 
 def _time(at: float) -> str:

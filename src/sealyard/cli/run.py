@@ -12,7 +12,7 @@ from sealyard.analysis import GUESTS
 from sealyard.cli.approvals import answered_here
 from sealyard.cli.command import CONFIG, JSON, option, read_config, read_object, read_text, wants_json
 from sealyard.cli.loop import run_to_end
-from sealyard.cli.terminal import remark, show_hint, warn, write, write_json
+from sealyard.cli.terminal import end_line, remark, show_hint, warn, write, write_json
 from sealyard.config import Config, SandboxConfig
 from sealyard.config.settings import Level
 from sealyard.errors import InvalidRequest
@@ -70,7 +70,6 @@ def run(
     )
     policy = _build_policy(settings, timeout, packages)
     verdict = review(source, policy)
-    output = _Output()
     timing = {"start_seconds": 0.0, "run_seconds": 0.0}
     refusal = verdict.refusal()
     if refusal is not None:  # code that is never started: no execution, no tier
@@ -92,13 +91,13 @@ def run(
             settings,
             loaded if with_tools else None,
             timing,
-            None if wants_json() else output.write,
+            None if wants_json() else write,
         )
         outcome = run_to_end(work)
     if wants_json():
         write_json(outcome.to_json() | {"review": msgspec.to_builtins(verdict), "timing": timing})
     else:
-        output.end_line()
+        end_line()
         _show(outcome, verdict)
     return 0 if outcome.ok else 1
 
@@ -174,22 +173,6 @@ async def _execute(
                 outcome = (await yard.execute(request, execution_id=execution_id, on_output=on_output)).outcome
         timing |= {"start_seconds": started - opened, "run_seconds": time.perf_counter() - started}
     return outcome
-
-
-class _Output:
-    """Streams the code's output and ends its last line."""
-
-    def __init__(self) -> None:
-        self._open_line = False
-
-    def write(self, text: str) -> None:
-        if text:
-            self._open_line = not text.endswith("\n")
-            write(text)
-
-    def end_line(self) -> None:
-        if self._open_line:
-            self.write("\n")
 
 
 def _show(outcome: Outcome, verdict: Review) -> None:

@@ -18,13 +18,16 @@ Cell: TypeAlias = str | int | Text
 screen = Console(highlight=False, markup=False, emoji=False)
 errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"}
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def visible(text: str) -> str:
-    """Spell out control characters, so that a terminal shows them instead of obeying them."""
-    return text.translate(_CONTROLS)
+    """Spell out control characters, so that a terminal shows them instead of obeying them.
+
+    A carriage return that does not end a line would let what follows overwrite it.
+    """
+    return text.replace("\r\n", "\n").translate(_CONTROLS)
 
 
 def plain(text: str, style: str = "") -> Text:
@@ -58,10 +61,50 @@ def show_hint(hint: str | None) -> None:
         remark(f"hint: {hint}", "yellow")
 
 
-def write(text: str) -> None:
-    """Write to standard output at once: made visible on a terminal, as it is into a file or a pipe."""
-    on_terminal = sys.stdout is not None and sys.stdout.isatty()
-    click.echo(visible(text) if on_terminal else text, nl=False)
+class _Output:
+    def __init__(self) -> None:
+        self._waiting: list[str] | None = None
+        """Texts that wait for the end of a question; None while none is open."""
+        self._is_line_open = False
+
+    def write(self, text: str) -> None:
+        """Write to standard output at once, or after an open question.
+
+        It is made visible on a terminal, and as it is in a file or a pipe.
+        """
+        if self._waiting is not None:
+            self._waiting.append(text)
+        elif text:
+            self._is_line_open = not text.endswith("\n")
+            click.echo(visible(text) if _is_shown() else text, nl=False)
+
+    def end_line(self) -> None:
+        """End the line of standard output that `write` left open, if any."""
+        if self._is_line_open:
+            self.write("\n")
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """While a question is open on standard error, at the beginning of a line, have what is written wait.
+
+        Otherwise code could write between a question and its answer, or make its own text a part of the question.
+        """
+        if self._is_line_open and _is_shown():
+            errors.print()
+        self._waiting = []
+        try:
+            yield
+        finally:
+            waiting, self._waiting = "".join(self._waiting), None
+            self.write(waiting)
+
+
+def _is_shown() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+_output = _Output()
+write, end_line, hold_output = _output.write, _output.end_line, _output.hold
 
 
 def write_json(value: Any, *, indent: int | None = None) -> None:

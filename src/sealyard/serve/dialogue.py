@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -111,6 +111,7 @@ class Call:
         if ctx is None or not _can_ask(ctx):
             return None
         self.asks[ask.id] = ask
+        started = time.monotonic()
         try:
             while True:
                 form = await self.form(ask, ctx.protocol_version)
@@ -120,8 +121,9 @@ class Call:
                 )
                 if (judged := self.judge(ask.id, answer)) is not None:
                     return judged
-        except (MCPError, ValidationError):
-            return None
+        except (MCPError, ValidationError) as error:  # from a program: a person would have declined
+            is_gone = isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED
+            return Unattended(action="gone" if is_gone else "error", seconds=time.monotonic() - started)
         finally:
             del self.asks[ask.id]
 
@@ -212,15 +214,14 @@ class Asking:
                 raise MCPError(types.INVALID_PARAMS, "No call waits for this state. Make the call again without it.")
             call = found
             call.answer(params.input_responses or {})
-        result = await call.round(ctx)
-        if result is not None:
-            return result
-        if state not in self._held:
-            self._hold(state, call)
-        requests: dict[str, Any] = {
-            ask_id: types.ElicitRequest(params=await call.form(ask, ctx.protocol_version))
-            for ask_id, ask in list(call.asks.items())
-        }
+        with call.attended(ctx):
+            if (result := await call.round()) is not None:
+                return result
+            requests: dict[str, Any] = {
+                ask_id: types.ElicitRequest(params=await call.form(ask, ctx.protocol_version))
+                for ask_id, ask in list(call.asks.items())
+            }
+        self._hold(state, call)
         call.note_shown(requests)
         if ctx.request is not None and principal in self._approvals().asking.reveal_to:
             ctx.request.scope[UNCOMPRESSED] = True  # the forms show private values
@@ -228,6 +229,8 @@ class Asking:
 
     def _hold(self, state: str, call: "_HeldCall") -> None:
         """Keep a call for the client's next round, and its result for a while afterwards: the answer may get lost."""
+        if state in self._held:
+            return
         over = [key for key, other in self._held.items() if other.task.done()]
         for key in over[: max(0, len(self._held) - _KEPT)]:
             del self._held[key]
@@ -269,31 +272,36 @@ class _HeldCall(Call):
             if not self._answers[ask_id].done():  # such as answered in the shell at the same moment
                 self._answers[ask_id].set_result(judged)
 
-    async def round(self, ctx: Context) -> types.CallToolResult | None:
-        """The call's result, or None as soon as it has questions for the client."""
+    @contextlib.contextmanager
+    def attended(self, ctx: Context) -> Iterator[None]:
+        """While a request of the client is open. One that fails or is closed gives the call up, if it is the last."""
         self._rounds += 1
         self.stream.open(ctx)
         try:
-            while not self.task.done():
-                if not self.asks:
-                    self._changed.clear()
-                    await self._changed.wait()
-                    continue
-                await asyncio.wait({self.task}, timeout=_COMPANY_SECONDS)
-                if self.asks and not self.task.done():
-                    return None
-            if self.task.cancelled():
-                raise MCPError(types.INVALID_REQUEST, "The call was cancelled. Make it again.")
-            await self.stream.close()
-            return self.task.result()
-        except asyncio.CancelledError:
+            yield
+        except BaseException:
             if self._rounds == 1:
-                self.task.cancel()  # a client that closes its request gives the call up
+                self.task.cancel()
             raise
         finally:
             self._rounds -= 1
             if not self._rounds:
                 self.stream.abandon()
+
+    async def round(self) -> types.CallToolResult | None:
+        """The call's result, or None as soon as it has questions for the client."""
+        while not self.task.done():
+            if not self.asks:
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            await asyncio.wait({self.task}, timeout=_COMPANY_SECONDS)
+            if self.asks and not self.task.done():
+                return None
+        if self.task.cancelled():
+            raise MCPError(types.INVALID_REQUEST, "The call was cancelled. Make it again.")
+        await self.stream.close()
+        return self.task.result()
 
     def _end(self, task: "asyncio.Future[types.CallToolResult]") -> None:
         self._changed.set()

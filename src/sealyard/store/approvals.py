@@ -4,6 +4,7 @@ The first answer to an ask holds; a later one returns the first. An ask belongs 
 gone, nobody waits for an answer.
 """
 
+import asyncio
 import sqlite3
 import time
 from collections.abc import Collection
@@ -17,7 +18,8 @@ from sealyard.store.database import path_of
 from sealyard.store.gateways import is_alive
 from sealyard.store.table import Table, reads, writes
 from sealyard.store.writer import ROW_BYTES
-from sealyard.values.access import Approval, ApprovalRequest, Remembered
+from sealyard.values.access import Approval, ApprovalChannel, ApprovalRequest, Remembered
+from sealyard.values.documents import is_large
 
 _ASK_BYTES = 64 << 10
 """The bytes of an ask in a list: a hundred of them fit into a page of the dashboard."""
@@ -47,24 +49,33 @@ def _write_ask(connection: sqlite3.Connection, ask: ApprovalRequest, text: str, 
 
 
 def _settle(connection: sqlite3.Connection, ask_id: str, approval: Approval, own: str) -> Approval | str | None:
-    """Answer an ask if it is open, and return the answer that holds: as text if it was stored before."""
-    query = "SELECT owner, expires_at, approval FROM approvals WHERE id = ?"
+    """Answer an ask if it is open, and return the answer that holds: as text if it was stored before.
+
+    Raises `InvalidRequest` for an answer that an open ask does not take.
+    """
+    query = "SELECT owner, expires_at, approval, ask FROM approvals WHERE id = ?"
     row = connection.execute(query, (ask_id,)).fetchone()
     if row is None:
         return None
-    owner, expires_at, answer = row
+    owner, expires_at, answer, text = row
     if answer is not None:
         return str(answer)
     if owner != own and not is_alive(path_of(connection), owner):
         approval = _nobody("withdrawn", "its gateway is gone")
-    elif approval.answered_at >= expires_at and approval.by != "nobody":
-        approval = _nobody("expired", "nobody answered in time")
+    elif approval.by != "nobody":
+        # By the clock here too: the time in the answer is the claim of another process.
+        if max(approval.answered_at, time.time()) >= expires_at:
+            approval = _nobody("expired", "nobody answered in time")
+        else:
+            _ASKS.decode(text).check(approval)
     connection.execute("UPDATE approvals SET approval = ? WHERE id = ?", (_text(approval), ask_id))
-    if approval.decision == "always":
+    if approval.decision == "always" and approval.channel != "remembered":
+        # The newest counts: an older one may have come through a channel that counts no more.
         connection.execute(
             "INSERT INTO approvals_remembered (principal, tool, arguments_sha256, id, ask, whole, approval)"
             " SELECT principal, tool, arguments_sha256, id, ask, whole, approval FROM approvals WHERE id = ?"
-            " ON CONFLICT (principal, tool, arguments_sha256) DO NOTHING",
+            " ON CONFLICT (principal, tool, arguments_sha256) DO UPDATE SET id = excluded.id, ask = excluded.ask,"
+            " whole = excluded.whole, approval = excluded.approval",
             (ask_id,),
         )
     connection.execute("UPDATE approvals SET whole = NULL WHERE id = ?", (ask_id,))  # nobody reads it any more
@@ -99,17 +110,29 @@ def _read_answers(connection: sqlite3.Connection, ask_ids: Collection[str]) -> d
 
 
 def _read_always(connection: sqlite3.Connection, ask: ApprovalRequest) -> Approval | None:
-    """The approval that was given forever to the same principal, tool and arguments."""
-    query = "SELECT approval FROM approvals_remembered WHERE principal = ? AND tool = ? AND arguments_sha256 = ?"
+    """The approval that a person who may answer `ask` gave forever to its principal, tool and arguments."""
+    query = "SELECT ask, approval FROM approvals_remembered WHERE principal = ? AND tool = ? AND arguments_sha256 = ?"
     row = connection.execute(query, (ask.principal, ask.tool, ask.arguments_sha256)).fetchone()
-    return None if row is None else _APPROVALS.decode(row[0])
+    found = None if row is None else _to_remembered(*row)
+    return found.approval if found is not None and found.counts and ask.takes(found.approval) else None
 
 
 def _read_remembered(connection: sqlite3.Connection) -> list[Remembered]:
     """All calls that are always approved, the oldest first."""
     rows = connection.execute("SELECT ask, approval FROM approvals_remembered").fetchall()
-    found = [Remembered(ask=_ASKS.decode(ask), approval=_APPROVALS.decode(approval)) for ask, approval in rows]
+    found = [_to_remembered(ask, approval) for ask, approval in rows]
     return sorted(found, key=lambda each: (each.approval.answered_at, each.ask.id))
+
+
+class _Answerable(msgspec.Struct):
+    channels: tuple[ApprovalChannel, ...] = ("operator",)
+    """Older asks name none. A program at the client could answer those, so operators alone count."""
+
+
+def _to_remembered(ask: str, approval: str) -> Remembered:
+    answerable = msgspec.json.decode(ask, type=_Answerable)
+    asked = msgspec.structs.replace(_ASKS.decode(ask), channels=answerable.channels)
+    return Remembered(ask=asked, approval=_APPROVALS.decode(approval))
 
 
 def _delete_remembered(connection: sqlite3.Connection, ids: Collection[str]) -> None:
@@ -121,22 +144,25 @@ def _nobody(channel: str, reason: str) -> Approval:
     return Approval(decision="refuse", by="nobody", channel=channel, reason=reason, answered_at=time.time())
 
 
-def _encode(ask: ApprovalRequest) -> str:
-    """The ask as JSON that can be read again.
+def _encode(ask: ApprovalRequest) -> tuple[ApprovalRequest, str, str | None]:
+    """The ask for a list, its JSON, and the JSON of all of it if that is longer.
 
     Raises:
-        InvalidRequest: There is none, or it is longer than a person reads.
+        InvalidRequest: It is longer than a person reads, or its JSON could not be read again.
     """
     try:
-        text = _text(ask)
-        _ASKS.decode(text)
+        whole = _text(ask)
+        read = _ASKS.decode(whole)
     except (ValueError, TypeError, RecursionError):  # too deep, or a number of thousands of digits
         raise InvalidRequest("Its arguments are nested too deeply to be shown to a person") from None
-    if len(text) > _WHOLE_BYTES:
+    if len(whole) > _WHOLE_BYTES:
         raise InvalidRequest(
-            f"Its arguments have {len(text):,} characters, more than the {_WHOLE_BYTES:,} that a person is shown"
+            f"Its arguments have {len(whole):,} characters, more than the {_WHOLE_BYTES:,} that a person is shown"
         )
-    return text
+    if len(whole) <= _ASK_BYTES:
+        return read, whole, None
+    shown = _cut(read)
+    return shown, _text(shown), whole
 
 
 def _cut(ask: ApprovalRequest) -> ApprovalRequest:
@@ -147,13 +173,15 @@ def _cut(ask: ApprovalRequest) -> ApprovalRequest:
     for name, value in list(arguments.items())[:_VALUES]:
         text = _text(value)
         short = name[:_VALUE_CHARACTERS]
+        if short in kept:  # counted below: it must not take the place of the other
+            continue
         if len(text) <= _VALUE_CHARACTERS:
             kept[short] = value
         else:
             kept[short] = (value if isinstance(value, str) else text)[:_VALUE_CHARACTERS]
             cut[short] = len(text)
-    if len(arguments) > _VALUES:
-        cut["…"] = len(arguments) - _VALUES
+    if len(arguments) > len(kept):
+        cut["…"] = len(arguments) - len(kept)
     return msgspec.structs.replace(ask, arguments=kept, cut=cut)
 
 
@@ -164,22 +192,27 @@ def _text(value: Any) -> str:
 class ApprovalTable(Table):
     """The asks of one store."""
 
-    async def add(self, ask: ApprovalRequest) -> None:
-        """Keep an ask of this gateway, durably.
+    async def add(self, ask: ApprovalRequest) -> ApprovalRequest:
+        """Keep an ask of this gateway, durably, and return it as lists have it: with long arguments cut.
 
         Raises:
             InvalidRequest: Its arguments are too large or too deep to be shown to a person.
             StoreError: It could not be kept.
         """
-        whole = _encode(ask)
-        text = whole if len(whole) <= _ASK_BYTES else _text(_cut(ask))
-        work = partial(_write_ask, ask=ask, text=text, whole=None if text is whole else whole, owner=self._writer.owner)
-        await self._writer.change(work, len(text) + len(whole))
+        is_much = isinstance(ask.arguments, msgspec.Raw) or is_large(ask.arguments, _ASK_BYTES)
+        shown, text, whole = await asyncio.to_thread(_encode, ask) if is_much else _encode(ask)
+        work = partial(_write_ask, ask=shown, text=text, whole=whole, owner=self._writer.owner)
+        await self._writer.change(work, len(text) + len(whole or ""))
+        return shown
 
     async def settle(self, ask_id: str, approval: Approval) -> Approval | None:
         """Answer an ask, durably, and return the answer that holds: `approval`, unless another came first.
 
-        None if there is no such ask. `always` is remembered in the same transaction. Raises `StoreError`.
+        None if there is no such ask. `always` is remembered in the same transaction.
+
+        Raises:
+            InvalidRequest: An open ask does not take the answer; see `ApprovalRequest.check`.
+            StoreError: The answer could not be kept.
         """
         held = await self._writer.change(partial(_settle, ask_id=ask_id, approval=approval, own=self._writer.owner))
         return _APPROVALS.decode(held) if isinstance(held, str) else held

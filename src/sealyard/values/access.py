@@ -5,7 +5,11 @@ from typing import Any, Literal, Self
 
 import msgspec
 
+from sealyard.errors import InvalidRequest
 from sealyard.values.tools import ToolSpec, glob
+
+OPERATOR = "operator"
+"""The principal that holds the key which `sealyard serve --http` prints at start. No client has it."""
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +155,26 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         """
         return _RUN_OPTIONS if self.is_about_run else _OPTIONS
 
+    def check(self, approval: "Approval") -> None:
+        """Raise `InvalidRequest` for an answer of somebody who may not give it, or one that is not offered."""
+        if approval.channel in _ANSWERERS and not self.takes(approval):
+            raise InvalidRequest(
+                f"Only the person at the client of {self.principal!r} may answer {self.id!r}: approval.channels, or the"
+                ' rule that asks, does not name "operator". Answer in that client.'
+            )
+        if approval.channel == "http" and approval.by == self.principal != OPERATOR:
+            raise InvalidRequest(
+                f"{self.id!r} is about a call of {self.principal!r} itself, whose token an agent may have. Answer as"
+                " another principal that has `approve = true`, on the page of the printed key, or with `sealyard"
+                " approvals`."
+            )
+        if approval.decision not in self.options:
+            raise InvalidRequest(f"{self.id!r} is about code, which is allowed once. Answer once or refuse.")
+
+    def takes(self, approval: "Approval") -> bool:
+        """True if the person who gave the approval, perhaps to another ask, may answer this one."""
+        return _ANSWERERS.get(approval.channel) in self.channels
+
     @property
     def subject(self) -> str:
         """The subject of a refusal."""
@@ -265,11 +289,26 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     answered_at: float
 
 
+_ANSWERERS: dict[str, ApprovalChannel] = {"elicitation": "client", "cli": "operator", "http": "operator"}
+"""The people behind the channels of approvals."""
+
+
 class Unattended(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that a client gave faster than a person can. It counts for nothing, whatever it says."""
+    """The end of a form in which no person had a part. It counts for nothing, whatever it says."""
 
     action: str
+    """The answer of the client; `error` if it answered with an error, `gone` if it went away without an answer."""
     seconds: float
+
+    @property
+    def reason(self) -> str:
+        """The end of the form, and the remedy if nobody else may answer."""
+        ends = {"error": "the client answered its form with an error", "gone": "the client left without an answer"}
+        quick = f"the client answered within {1_000 * self.seconds:.0f} ms, faster than a person reads"
+        return (
+            f"{ends.get(self.action, quick)}, and nobody else may answer. Use the client where it shows forms to a"
+            ' person, or put "operator" into approval.channels and answer with `sealyard approvals`'
+        )
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,6 +316,11 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
 
     ask: ApprovalRequest
     approval: Approval
+
+    @property
+    def counts(self) -> bool:
+        """False if it came through a channel that its own ask did not name; the call is asked for again."""
+        return self.ask.takes(self.approval)
 
 
 AlertState = Literal["pending", "firing", "resolved"]
@@ -308,7 +352,7 @@ AUDIT_KINDS = {
     "decision": "The policy decided about a call.",
     "approval.ask": "A person was asked about a call.",
     "approval.answer": "The answer to that ask.",
-    "approval.unattended": "A client answered an ask faster than a person can; its answer was dropped.",
+    "approval.unattended": "A client answered an ask without a person; its answer was dropped.",
     "approval.forget": "An approval given forever was withdrawn.",
     "privacy.reveal": "An operator was shown a private value.",
     "privacy.forget": "Private values were erased.",

@@ -1,13 +1,18 @@
 """Asks: put to every channel and kept in the store; the first answer holds, for as long as it is meant to."""
 
 import asyncio
+import contextlib
 import json
+import sqlite3
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.conftest import polled
 
@@ -15,7 +20,7 @@ from sealyard.broker.approvals import Approvals, AskChannel
 from sealyard.broker.policy import PolicySettings
 from sealyard.errors import ApprovalRefused, UnknownApproval
 from sealyard.store import Store, open_store
-from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest
+from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, Unattended
 
 SETTINGS = PolicySettings()
 NOW = time.time()
@@ -255,6 +260,104 @@ async def test_always_holds_for_the_same_arguments_until_it_is_forgotten(tmp_pat
     assert [(each.ask.id, each.ask.arguments, each.approval.by) for each in kept] == [("ask1", {"number": 1}, "alice")]
 
 
+async def given_always(tmp_path: Path, channel: str, **fields: Any) -> None:
+    """An `always` for `sha1` that came through a channel."""
+    async with gateway(tmp_path) as (approvals, _):
+
+        async def client(ask: ApprovalRequest) -> Approval:
+            return an_answer("always", channel=channel)
+
+        with approvals.channel("run1", client):
+            await approvals.ask(an_ask(**fields))
+
+
+async def is_remembered(tmp_path: Path, number: int, **fields: Any) -> bool:
+    """True if an `always` for `sha1` answers an ask with these fields, and no person is asked."""
+    async with gateway(tmp_path) as (approvals, _):
+
+        async def refuse(ask: ApprovalRequest) -> Approval:
+            return an_answer("refuse", channel="elicitation" if "client" in ask.channels else "cli")
+
+        with approvals.channel("run1", refuse):
+            try:
+                approval = await approvals.ask(an_ask(number, arguments_sha256="sha1", **fields))
+            except ApprovalRefused:
+                return False
+        return approval.channel == "remembered"
+
+
+@pytest.mark.behaviour("approval.always_channels")
+@pytest.mark.parametrize(("channel", "who"), [("elicitation", "client"), ("cli", "operator"), ("http", "operator")])
+async def test_always_counts_where_the_person_who_gave_it_may_answer(tmp_path: Path, channel: str, who: str) -> None:
+    """A rule that accepts operators alone is not answered by what a client's form said, nor the other way round."""
+    await given_always(tmp_path, channel)
+
+    found = [
+        await is_remembered(tmp_path, number, channels=channels)
+        for number, channels in enumerate([("client", "operator"), ("client",), ("operator",)], 2)
+    ]
+
+    assert found == [True, who == "client", who == "operator"]
+
+
+async def test_always_given_anew_takes_the_place_of_one_that_does_not_count(tmp_path: Path) -> None:
+    """Otherwise the operator who allows the call always would be asked about it for ever."""
+    await given_always(tmp_path, "elicitation")
+    await given_always(tmp_path, "cli", number=2, arguments_sha256="sha1", channels=("operator",))
+
+    assert await is_remembered(tmp_path, 3, channels=("operator",))
+
+
+@pytest.mark.parametrize(("channel", "counts"), [("elicitation", False), ("cli", True)])
+async def test_always_from_before_forms_were_checked_counts_from_operators_alone(
+    tmp_path: Path, channel: str, counts: bool
+) -> None:
+    """Its ask names no channels: a program at the client could have given it then. It is listed as such."""
+    await given_always(tmp_path, channel)
+    with contextlib.closing(sqlite3.connect(tmp_path / "sealyard.db")) as connection, connection:
+        connection.execute("UPDATE approvals_remembered SET ask = json_remove(ask, '$.channels')")
+    async with gateway(tmp_path) as (_, store):
+        (listed,) = await store.approvals.remembered()
+
+    assert listed.counts is counts
+    assert await is_remembered(tmp_path, 2) is counts
+
+
+@pytest.mark.parametrize("decision", ["run", "session", "always"])
+async def test_what_is_answered_with_another_ask_keeps_to_its_own_channels(
+    tmp_path: Path, decision: ApprovalDecision
+) -> None:
+    """A client's answer for the run, the session or always lets no ask pass that waits for an operator."""
+    async with gateway(tmp_path) as (approvals, _):
+
+        async def client(ask: ApprovalRequest) -> Approval | None:
+            return an_answer(decision, channel="elicitation") if "client" in ask.channels else None
+
+        strict = asyncio.create_task(approvals.ask(an_ask(1, arguments_sha256="sha", channels=("operator",))))
+        await until_waiting(approvals, "ask1")
+        with approvals.channel("run1", client):
+            await approvals.ask(an_ask(2, arguments_sha256="sha"))
+        later = asyncio.create_task(approvals.ask(an_ask(3, arguments_sha256="sha", channels=("operator",))))
+        await until_waiting(approvals, "ask1", "ask3")
+        for task in (strict, later):
+            task.cancel()
+        await asyncio.wait({strict, later})
+
+
+@pytest.mark.parametrize("fields", [{"channels": ("client",)}, {"channels": ("operator",)}, {"tool": "execute_code"}])
+async def test_an_answer_that_is_written_after_the_ask_expired_does_not_hold(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    """Whenever the person typed it: no answer gets around the end, nor around who may answer and with what."""
+    async with gateway(tmp_path) as (approvals, store):
+        await store.approvals.add(an_ask(expires_at=NOW, **fields))
+        with pytest.raises(UnknownApproval) as caught:
+            await approvals.answer("ask1", msgspec.structs.replace(an_answer("always"), answered_at=NOW - 1))
+
+        assert await store.approvals.remembered() == []
+    assert str(caught.value) == "Approval 'ask1' does not wait any more: nobody answered in time."
+
+
 async def test_the_channels_of_the_execution_are_asked_and_no_others(tmp_path: Path) -> None:
     """A channel that opens later is asked about what waits already; when one answers the others stop."""
     async with gateway(tmp_path) as (approvals, _):
@@ -323,6 +426,29 @@ async def test_without_a_way_to_a_person_the_fallback_applies_and_says_so(
 
     assert found == outcome
     assert entries[-1] == ("approval.answer", "refuse" if unanswerable == "deny" else "once")
+
+
+@pytest.mark.parametrize("action", ["error", "gone"])
+async def test_a_client_that_fails_to_answer_is_no_lack_of_people(tmp_path: Path, action: str) -> None:
+    """What is allowed where nobody can be asked is refused where a client that asks failed or left."""
+    asked = asyncio.Event()
+
+    async def fails(ask: ApprovalRequest) -> Unattended:
+        asked.set()
+        if action == "gone":
+            await asyncio.Event().wait()
+        return Unattended(action=action, seconds=3.0)
+
+    settings = PolicySettings(unanswerable="allow")
+    async with gateway(tmp_path, settings) as (approvals, _):
+        with approvals.channel("run1", fails):
+            asking = asyncio.create_task(approvals.ask(an_ask(channels=("client",))))
+            await asked.wait()
+        with pytest.raises(ApprovalRefused) as caught:
+            await asking
+
+    how = {"error": "answered its form with an error", "gone": "left without an answer"}[action]
+    assert str(caught.value).startswith(f"mcp__ops__deploy refused: the client {how}, and nobody else may answer. ")
 
 
 async def test_with_operators_an_ask_waits_though_no_channel_answers(tmp_path: Path) -> None:
@@ -415,6 +541,56 @@ async def test_long_arguments_are_cut_in_the_list_and_whole_for_whoever_asks(tmp
     assert whole.arguments == arguments
     assert shown.lines()[2].endswith("… (400,002 characters in all)")
     assert "Read all of it before you answer: sealyard approvals show ask1" in shown.lines()
+
+
+@pytest.mark.parametrize("raw", [False, True])
+async def test_a_channel_is_shown_no_more_than_a_list(tmp_path: Path, raw: bool) -> None:
+    """Code chooses how much it sends, and each form of it would be encoded anew; its true size is in every form."""
+    arguments: dict[str, Any] = {"padding": "x" * 4_000_000, "rows": list(range(20_000)), "target": "production"}
+    seen: list[ApprovalRequest] = []
+
+    async def client(ask: ApprovalRequest) -> Approval:
+        seen.append(ask)
+        return an_answer()
+
+    async with gateway(tmp_path) as (approvals, _):
+        with approvals.channel("run1", client):
+            given = msgspec.Raw(msgspec.json.encode(arguments)) if raw else arguments
+            await approvals.ask(an_ask(arguments=given))
+
+    (ask,) = seen
+    assert list(ask.arguments) == list(arguments)
+    assert len(msgspec.json.encode(ask)) <= 64 << 10
+    assert ask.lines()[2].endswith("… (4,000,002 characters in all)")
+
+
+async def test_no_name_hides_the_argument_of_another(tmp_path: Path) -> None:
+    """Names that begin alike are cut to the same text: the second one is counted among those that are left out."""
+    arguments = {"n" * 70_000 + "1": "harmless", "n" * 70_000 + "2": "production"}
+    async with gateway(tmp_path) as (_, store):
+        shown = await store.approvals.add(an_ask(arguments=arguments))
+
+    assert (shown.arguments, shown.cut) == ({"n" * 1_000: "harmless"}, {"…": 1})
+    assert "and 1 arguments more" in shown.lines()
+
+
+async def test_others_ask_while_a_large_ask_is_encoded(tmp_path: Path) -> None:
+    """That takes as long as code wants it to: it is the work of a thread, and here that thread is busy."""
+    release = threading.Event()
+    async with gateway(tmp_path) as (approvals, _):
+        with ThreadPoolExecutor(1) as threads:
+            asyncio.get_running_loop().set_default_executor(threads)
+            threads.submit(release.wait)
+            try:
+                large = asyncio.create_task(approvals.ask(an_ask(1, arguments={"rows": [{}] * 50_000})))
+                small = asyncio.create_task(approvals.ask(an_ask(2)))
+                await until_waiting(approvals, "ask2")
+            finally:
+                release.set()
+            await until_waiting(approvals, "ask1", "ask2")
+            for task in (large, small):
+                task.cancel()
+            await asyncio.wait({large, small})
 
 
 async def test_what_is_approved_always_can_still_be_read_whole(tmp_path: Path) -> None:

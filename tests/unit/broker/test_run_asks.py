@@ -1,9 +1,12 @@
 """Asking whether code may run at all: one answer for one run, whatever the answer was meant to be."""
 
 import asyncio
+import contextlib
+import sqlite3
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.conftest import polled
 from tests.unit.broker.test_approvals import an_answer, an_ask, audited, gateway
@@ -112,10 +115,12 @@ async def test_a_client_that_answers_more_than_it_was_offered_allows_one_run(
 
 async def test_an_answer_of_an_older_gateway_that_means_always_holds_for_one_run(tmp_path: Path) -> None:
     """It is in the store as it was given, and lets nothing pass."""
-    async with gateway(tmp_path) as (approvals, store):
+    async with gateway(tmp_path) as (approvals, _):
         asking = begin(approvals)
         ask = await the_ask(approvals)
-        await store.approvals.settle(ask.id, an_answer("always"))
+        with contextlib.closing(sqlite3.connect(tmp_path / "sealyard.db")) as connection, connection:
+            given = msgspec.json.encode(an_answer("always")).decode()
+            connection.execute("UPDATE approvals SET approval = ? WHERE id = ?", (given, ask.id))
         first = await asking
         later = begin(approvals, "run2")
         waiting = await the_ask(approvals)

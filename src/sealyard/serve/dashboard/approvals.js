@@ -59,6 +59,7 @@ function closed(state, act) {
 function card(ask, state, act) {
   const left = ask.expires_at - state.now;
   const isBusy = state.busy.has(ask.id);
+  const othersAnswer = whoElse(ask, state.me);
   return el(
     "li",
     { class: "ask", key: ask.id, "data-ask": ask.id },
@@ -89,10 +90,16 @@ function card(ask, state, act) {
       ", rule ",
       el("code", {}, plain(ask.rule)),
     ),
-    ask.channels.includes("operator")
-      ? answers(ask, isBusy, act)
-      : el("p", { class: "dim" }, "Only the person at the client may answer this one."),
+    othersAnswer === null ? answers(ask, isBusy, act) : el("p", { class: "dim" }, othersAnswer),
   );
+}
+
+/** Who answers a request that this principal may not answer; null if it may. */
+function whoElse(ask, me) {
+  if (!ask.channels.includes("operator")) return "Only the person at the client may answer this one.";
+  return ask.principal === me.principal && me.principal !== "operator"
+    ? "Another principal must answer this one: an agent may have your token."
+    : null;
 }
 
 /** The field for a reason, and the buttons. */
