@@ -236,15 +236,22 @@ def answered_here(queue: Approvals, execution_id: str, status: Status | None = N
     async def ask(question: ApprovalRequest) -> Approval | None:
         if "operator" not in question.channels:
             return None
-        if not _has_person():
-            remark(f"{question.subject} waits for approval: sealyard approvals approve {question.id}")
-            return None
         async with turn:
-            with _resting(status), hold_output():
-                return await _ask(question)
+            with _resting(status):
+                return await ask_here(question)
 
     with queue.channel(execution_id, ask):
         yield
+
+
+async def ask_here(question: ApprovalRequest) -> Approval | None:
+    """Ask the person at this terminal. None if there is none: then others may still answer."""
+    if not has_person():
+        if "operator" in question.channels:
+            remark(f"{question.subject} waits for approval: sealyard approvals approve {question.id}")
+        return None
+    with hold_output():
+        return await _ask(question)
 
 
 async def _ask(question: ApprovalRequest) -> Approval | None:
@@ -258,7 +265,7 @@ async def _ask(question: ApprovalRequest) -> Approval | None:
     more = f", or {own} with {', '.join(wider)}" if wider else ""
     errors.print(f"Type {own} to allow it once{more}; anything else refuses: ", end="")
     try:
-        line = await _read_line(descriptor)
+        line = await read_line(descriptor)
     except asyncio.CancelledError:
         remark("\nIt does not wait any more.")
         raise
@@ -272,10 +279,12 @@ async def _ask(question: ApprovalRequest) -> Approval | None:
             decision = cast("ApprovalDecision", scope)
         case _:
             decision = "refuse"
-    return Approval(decision=decision, by=_operator(), channel="cli", answered_at=time.time())
+    channel = "cli" if "operator" in question.channels else "chat"
+    return Approval(decision=decision, by=_operator(), channel=channel, answered_at=time.time())
 
 
-async def _read_line(descriptor: int) -> str:
+async def read_line(descriptor: int) -> str:
+    """What a terminal hands over as one line, empty at the end of its input."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(descriptor, ready.set)
@@ -286,7 +295,7 @@ async def _read_line(descriptor: int) -> str:
     return os.read(descriptor, _LINE_BYTES).decode(errors="replace")
 
 
-def _has_person() -> bool:
+def has_person() -> bool:
     """True if this command is in the foreground of a terminal, and what it asks can be read there."""
     try:
         return errors.is_terminal and os.tcgetpgrp(0) == os.getpgrp()
