@@ -19,15 +19,18 @@ screen = Console(highlight=False, markup=False, emoji=False)
 errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
+_BIDI = {code: f"\\u{code:04x}" for code in (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
+_SPELLED = _CONTROLS | _BIDI
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def visible(text: str) -> str:
     """Spell out control characters, so that a terminal shows them instead of obeying them.
 
-    A carriage return that does not end a line would let what follows overwrite it.
+    A carriage return that does not end a line would let what follows overwrite it, and others begin another line or
+    show the text in another order than it is written in.
     """
-    return text.replace("\r\n", "\n").translate(_CONTROLS)
+    return text.replace("\r\n", "\n").translate(_SPELLED)
 
 
 def plain(text: str, style: str = "") -> Text:
