@@ -189,6 +189,7 @@ def _cases() -> list[_Case]:
         _Case("arguments: 1 MB of open braces", _arguments("""'{"a":' * 200_000""")),
         _Case("arguments: 1 MB of base64", _arguments("'QUJD' * 250_000")),
         _Case("arguments: 3 MB of empty lists", _arguments("[[]] * 1_000_000")),
+        _Case("arguments: 60 KB of large numbers", _arguments("[1e308] * 10_000")),
         _Case("arguments: one key of 1 MB", _arguments(r"{'a\tb\n' * 250_000: 1}")),
         _Case("arguments: nested 150 deep", _arguments("eval('[' * 150 + ']' * 150)")),
         _Case("arguments: 200 small calls at once", _code(_MANY_CALLS)),

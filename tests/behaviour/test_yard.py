@@ -245,6 +245,33 @@ async def test_search_works_from_code(tmp_path: Path) -> None:
     assert wrong.startswith("InvalidRequest: Invalid arguments for search_tools: ")
 
 
+async def test_schemas_in_code_are_bounded_and_the_rest_can_be_had(tmp_path: Path) -> None:
+    """Fifty tools with large schemas do not flood the sandbox; a search for one of them gives its own."""
+    schema = {"type": "object", "properties": {"amount": {"type": "integer", "description": "x" * (100 << 10)}}}
+    specs = [Definition(name=f"pay_{number}", description="Pay.", input_schema=schema) for number in range(9)]
+    bank = FakeUpstream("bank", pay=pay)
+    code = (
+        "hits = search_tools('pay', 'full', limit=50)\n"
+        "lacking = [hit for hit in hits if 'input_schema' not in hit]\n"
+        "[again] = search_tools(lacking[0]['name'], 'full', limit=1)\n"
+        "fields = list(again['input_schema']['properties'])\n"
+        "[len(hits), len(lacking), lacking[0]['left_out'], fields, 'left_out' in again]"
+    )
+    async with opened(tmp_path, bank) as yard:
+        await run(yard, "search_tools('pay')")
+        assert bank.on_tools is not None
+        await bank.on_tools("bank", specs)
+        found = await run(yard, code)
+
+    assert msgspec.json.decode(found) == [
+        9,
+        7,
+        "input_schema did not fit. Search for this tool by its name, with limit=1.",
+        ["amount"],
+        False,
+    ]
+
+
 @contextlib.asynccontextmanager
 async def budgeted(budget: int) -> AsyncIterator[Yard]:
     """A yard that answers with so many tokens at most, for several tests."""

@@ -16,7 +16,9 @@ from tests import warm
 
 from sealyard.config import load_config, read_machine
 from sealyard.config.clients import Gateway, plan_apply, plan_undo
+from sealyard.config.clients.backups import Backup, find_backups
 from sealyard.errors import InvalidRequest
+from sealyard.former import FORMER, PRESENT
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -129,6 +131,13 @@ def contents(home: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
+def backups() -> list[Backup]:
+    """The backups of this user."""
+    found, problems = find_backups(read_machine())
+    assert problems == []
+    return found
+
+
 def assert_no_secret(done: subprocess.CompletedProcess[str]) -> None:
     """Neither stream shows any of them."""
     for secret in SECRETS:
@@ -173,7 +182,7 @@ def test_what_was_found_is_shown_without_secrets(sealyard: Command, home: Path) 
     assert [(each["client"], each["name"], each["transport"], each["start"]) for each in answer["servers"]] == [
         ("claude-code", "github", "stdio", "npx -y gh (env: GITHUB_TOKEN)"),
         ("cursor", "github", "stdio", "npx -y gh (env: GITHUB_TOKEN)"),
-        ("cursor", "pg", "stdio", "npx pg …"),
+        ("cursor", "pg", "stdio", "npx pg postgresql://…@db/x"),
         ("vscode", "web", "http", "https://web.example/mcp?k=… (headers: X)"),
         ("codex", "figma", "http", "https://figma.example/mcp (headers: X-Figma-Token)"),
         ("gemini", "g", "http", "https://g.example/mcp"),
@@ -191,7 +200,7 @@ def test_dry_run_writes_nothing(sealyard: Command, home: Path) -> None:
 
     assert (done.returncode, contents(home)) == (0, before)
     assert '+GITHUB_TOKEN = "…"' in done.stdout
-    assert '-    "pg": {"command": "npx", "args": ["pg", "…"],}, // old' in done.stdout
+    assert '-        "postgresql://…@db/x"' in done.stdout
     assert "note: the comments inside 'mcpServers' go with its entries" in done.stderr
     assert_no_secret(done)
 
@@ -209,20 +218,23 @@ def test_apply_and_undo_leave_every_file_as_it_was(sealyard: Command, home: Path
     undone = sealyard("init", "--undo", "--yes")
 
     assert (applied.returncode, undone.returncode) == (0, 0)
-    assert contents(home) == before
+    after = contents(home)
+    assert after.pop(".config/sealyard/sealyard.toml") == during[".config/sealyard/sealyard.toml"]
+    assert after == before
     for done in (applied, undone):
         assert_no_secret(done)
     # A client finds one server, and that one starts.
     command = [str(Path(sys.executable).with_name("sealyard"))]
     if not Path(command[0]).is_file():
         command = [sys.executable, "-m", "sealyard"]
-    entry = {"command": command[0], "args": [*command[1:], "serve", str(home / "shop/sealyard.toml")]}
+    entry = {"command": command[0], "args": [*command[1:], "serve", str(home / ".config/sealyard/sealyard.toml")]}
+    here = {"command": command[0], "args": [*command[1:], "serve", str(home / "shop/sealyard.toml")]}
     only = {"sealyard": entry}
     seen = {"sealyard": entry | {"alwaysLoad": True}}
     assert json.loads(during[".claude.json"][0]) == CLAUDE | {"mcpServers": seen}
     assert json.loads(during[".config/Claude/claude_desktop_config.json"][0]) == {"mcpServers": only}
     assert json.loads(during["shop/.vscode/mcp.json"][0]) == VSCODE | {
-        "servers": {"sealyard": {"type": "stdio"} | entry}
+        "servers": {"sealyard": {"type": "stdio"} | here}
     }
     assert tomllib.loads(during[".codex/config.toml"][0].decode()) == {
         "model": "m",
@@ -261,16 +273,126 @@ def test_entry_for_every_folder_starts_the_users_configuration(sealyard: Command
     assert stat.S_IMODE(users.stat().st_mode) == 0o600
 
 
-def test_configuration_of_a_project_for_every_folder_is_announced(sealyard: Command, home: Path) -> None:
-    """It is what the person made before, or names now."""
-    sealyard("init")
-    here = home / "shop/sealyard.toml"
+@pytest.mark.behaviour("clients.scope")
+def test_configuration_of_a_project_starts_in_every_folder_only_if_named(sealyard: Command, home: Path) -> None:
+    """It may have come with a cloned project; the user's own is made in its place, and a note names the way."""
+    here, users, cursor = (
+        home / "shop/sealyard.toml",
+        home / ".config/sealyard/sealyard.toml",
+        home / ".cursor/mcp.json",
+    )
+    here.write_text('[upstreams.theirs]\ncommand = "theirs"\n', encoding="utf-8")
     first = sealyard("init", "--apply=cursor", "--yes")
-    second = sealyard("init", "--apply=gemini", "--yes", "--output", str(home / "x.toml"))
 
-    assert f"note: Cursor will have the servers of {here} in every folder, not only here" in first.stderr
-    assert f"note: Gemini CLI will have the servers of {home / 'x.toml'} in every folder" in second.stderr
-    assert not (home / ".config/sealyard/sealyard.toml").exists()
+    assert first.returncode == 0
+    note = (
+        f"note: Cursor will have the servers of {users} in every folder, and not those of {here}: name it with --output"
+    )
+    assert note in first.stderr.splitlines()
+    assert list(tomllib.loads(users.read_text(encoding="utf-8"))["upstreams"]) == ["github", "pg", "figma", "g"]
+    assert (str(users) in cursor.read_text(encoding="utf-8"), str(here) in cursor.read_text(encoding="utf-8")) == (
+        True,
+        False,
+    )
+
+    second = sealyard("init", "--apply=cursor", "--yes", "--output", "sealyard.toml", "--force")
+    assert f"note: Cursor will have the servers of {here} in every folder, not only here" in second.stderr
+    assert str(here) in cursor.read_text(encoding="utf-8")
+
+
+def test_project_that_alone_has_servers_is_not_applied_to_every_folder(
+    sealyard: Command, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written before a person names its file."""
+    empty = home / "empty"
+    (empty / "clone").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(empty))
+    monkeypatch.chdir(empty / "clone")
+    here = empty / "clone" / "sealyard.toml"
+    here.write_text('[upstreams.theirs]\ncommand = "theirs"\n', encoding="utf-8")
+    before = contents(empty)
+    refused = sealyard("init", "--apply=claude-code", "--yes")
+
+    assert (refused.returncode, contents(empty)) == (2, before)
+    users = empty / ".config/sealyard/sealyard.toml"
+    assert refused.stderr == (
+        f"error: No server was found for {str(users)!r}, which the client would start in every folder. Add one there,"
+        f" or give --output {str(here)!r} to start that file everywhere.\n"
+    )
+    assert sealyard("init", "--apply=claude-code", "--yes", "--output", "sealyard.toml").returncode == 0
+    assert str(here) in (empty / ".claude.json").read_text(encoding="utf-8")
+
+
+def test_server_for_one_project_in_the_users_file_is_kept(sealyard: Command, home: Path) -> None:
+    """Claude Code has both kinds in one file: each entry starts a configuration that has its servers."""
+    file, here = home / ".claude.json", home / "shop" / "sealyard.toml"
+    local = {"projects": {str(home / "shop"): {"mcpServers": {"local": {"command": "local"}}}}}
+    file.write_text(json.dumps(CLAUDE | local), encoding="utf-8")
+    done = sealyard("init", "--apply=claude-code", "--yes")
+
+    assert done.returncode == 0
+    document = json.loads(file.read_text(encoding="utf-8"))
+    assert document["projects"][str(home / "shop")]["mcpServers"]["sealyard"]["args"][-1] == str(here)
+    assert "local" in tomllib.loads(here.read_text(encoding="utf-8"))["upstreams"]
+    users = tomllib.loads((home / ".config/sealyard/sealyard.toml").read_text(encoding="utf-8"))["upstreams"]
+    assert "local" not in users
+
+
+@pytest.mark.behaviour("clients.undo_anywhere")
+def test_undo_works_from_any_folder(sealyard: Command, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It finds files by their records: those of other projects, and servers for one project in a user's file."""
+    local = {"projects": {str(home / "shop"): {"mcpServers": {"local": {"command": "local"}}}}}
+    claude, vscode = home / ".claude.json", home / "shop/.vscode/mcp.json"
+    claude.write_text(json.dumps(CLAUDE | local), encoding="utf-8")
+    before = vscode.read_bytes()
+    sealyard("init", "--apply=claude-code", "--apply=vscode", "--yes")
+    claude.write_text(json.dumps(json.loads(claude.read_text(encoding="utf-8")) | {"n": 1}), encoding="utf-8")
+    (home / "other").mkdir()
+    monkeypatch.chdir(home / "other")
+    done = sealyard("init", "--undo", "--yes")
+
+    assert done.returncode == 0
+    assert json.loads(claude.read_text(encoding="utf-8")) == CLAUDE | local | {"n": 1}
+    assert (vscode.read_bytes(), backups()) == (before, [])
+
+
+@pytest.mark.behaviour("clients.undo_trust")
+def test_files_of_a_cloned_project_are_no_backups(sealyard: Command, home: Path) -> None:
+    """What only looks like one, beside a link to a file of the user, is neither read nor written nor removed."""
+    users = home / ".gemini" / "settings.json"
+    before = users.read_bytes()
+    (home / "shop/.gemini").mkdir()
+    (home / "shop/.gemini/settings.json").symlink_to(users)
+    evil = b'{"mcpServers": {"evil": {"command": "evil"}}}'
+    for name in (PRESENT, FORMER):
+        planted = f"settings.json.{name}-backup-20260101T000000000000Z-{'0' * 16}"
+        (home / "shop/.gemini" / planted).write_bytes(evil)
+    undone = sealyard("init", "--undo", "--yes")
+    applied = sealyard("init", "--apply=gemini", "--yes")
+
+    assert (undone.returncode, applied.returncode, users.read_bytes()) == (1, 2, before)
+    assert f"leads to {str(users)!r}, which is not in the project" in applied.stderr
+    assert len(list((home / "shop/.gemini").iterdir())) == 3
+
+
+def test_link_in_place_of_the_configuration_is_not_followed(sealyard: Command, home: Path) -> None:
+    """A cloned project cannot have its servers added to the configuration for every folder."""
+    users = home / ".config/sealyard/sealyard.toml"
+    users.parent.mkdir(parents=True)
+    users.write_text("", encoding="utf-8")
+    (home / "shop/sealyard.toml").symlink_to(users)
+    done = sealyard("init", "--force")
+
+    assert (done.returncode, users.read_text(encoding="utf-8")) == (2, "")
+    assert "which is not in the project" in done.stderr
+
+
+def test_pipe_in_place_of_the_configuration_does_not_hold_us_up(sealyard: Command, home: Path) -> None:
+    """A project that somebody else wrote may hold anything."""
+    os.mkfifo(home / "shop" / "sealyard.toml")
+    done = sealyard("init")
+
+    assert (done.returncode, done.stderr.endswith("is not a regular file. Give one.\n")) == (2, True)
 
 
 def test_file_that_cannot_be_changed_holds_up_no_other_client(sealyard: Command, home: Path) -> None:
@@ -407,7 +529,7 @@ def test_undo_in_a_file_that_its_client_rewrote_changes_only_servers(sealyard: C
         "numStartups": 13,
         "mcpServers": CLAUDE["mcpServers"] | added,
     }
-    assert list(home.glob(".claude.json.sealyard-*")) == []
+    assert backups() == []
 
 
 def test_undo_in_a_toml_file_that_changed_keeps_its_text(sealyard: Command, home: Path) -> None:
@@ -435,7 +557,7 @@ def test_undo_of_nothing_says_so(sealyard: Command, home: Path) -> None:
 
     assert (done.returncode, done.stdout) == (
         1,
-        "There is nothing to undo: no backup of a client's file was found here or in your home.\n",
+        "There is nothing to undo: no change of a client's file is on record.\n",
     )
 
 
@@ -494,7 +616,7 @@ def test_existing_file_is_added_to_only_by_force(sealyard: Command, home: Path) 
     text = file.read_text(encoding="utf-8")
     assert text.startswith(own + "\n# From Claude Code, Cursor.\n[upstreams.github]\n")
     assert list(tomllib.loads(text)["upstreams"]) == ["pg", "github", "web", "figma", "g"]
-    assert [each.read_text(encoding="utf-8") for each in file.parent.glob("sealyard.toml.sealyard-backup-*")] == [own]
+    assert [(each.record.file, each.read_original()) for each in backups()] == [(str(file), own.encode())]
 
 
 def test_file_that_cannot_be_read_is_replaced_only_by_force(sealyard: Command, home: Path) -> None:
@@ -507,7 +629,7 @@ def test_file_that_cannot_be_read_is_replaced_only_by_force(sealyard: Command, h
 
     assert (refused.returncode, kept, forced.returncode) == (2, "[upstreams", 0)
     assert file.read_text(encoding="utf-8") == SEALYARD
-    assert len(list(file.parent.glob("sealyard.toml.sealyard-backup-*"))) == 1
+    assert [each.read_original() for each in backups()] == [b"[upstreams"]
 
 
 def test_file_that_cannot_be_read_is_not_shown(sealyard: Command, home: Path) -> None:
@@ -533,7 +655,7 @@ def test_file_that_changes_while_a_person_reads_the_diff_is_left_alone(home: Pat
     with pytest.raises(InvalidRequest, match="was changed by somebody else just now"):
         undo.write()
     assert file.read_text(encoding="utf-8") == '{"theme": "new"}'
-    assert len(list(file.parent.glob("settings.json.sealyard-backup-*"))) == 1
+    assert len(backups()) == 1
 
 
 def test_output_goes_where_it_is_told(sealyard: Command, home: Path) -> None:
@@ -555,9 +677,7 @@ def test_read_only_client_file_is_refused(sealyard: Command, home: Path) -> None
     done = sealyard("init", "--apply", "gemini", "--yes")
 
     assert (done.returncode, [each.name for each in file.parent.iterdir()]) == (2, ["settings.json"])
-    assert done.stderr.endswith(
-        f"error: {str(file)!r} is read-only or no regular file. It is as it was; make it writable first.\n"
-    )
+    assert done.stderr.endswith(f"error: {str(file)!r} is read-only. It is as it was; make it writable first.\n")
 
 
 def test_home_without_clients_says_how_to_begin(sealyard: Command, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -620,7 +740,7 @@ def test_death_at_any_step_can_be_undone(sealyard: Command, home: Path, argument
         command = warm.python("-c", KILLED, str(step), "init", *arguments, "--yes")
         code = subprocess.run(command, capture_output=True, timeout=60, check=False).returncode
         assert file.read_bytes() in (original, applied)
-        if list(file.parent.glob("settings.json.sealyard-backup-*")):
+        if backups():
             assert sealyard("init", "--undo", "--yes").returncode == 0
         assert file.read_bytes() == original
 

@@ -265,7 +265,7 @@ class Conversations:
 
     def _connect(self, home: Home, name: str, transport: str) -> dict[str, Any]:
         """Let `sealyard init` lead the client to a gateway. Returns the settings that it wrote."""
-        more = []
+        more = ["--output", "sealyard.toml"]  # the servers are in the project alone
         if transport == "http":
             home.environ[VARIABLE] = TOKENS[name]
             more = ["--url", self._get("gateway").url, "--token-env", VARIABLE]

@@ -41,7 +41,7 @@ def settled(folder: Path, model: Model, more: str = "") -> Home:
     write_config(home)
     with (home.project / "sealyard.toml").open("a", encoding="utf-8") as file:
         file.write(f"\n[privacy]\nmode = 'off'\n{more}")
-    done = home.run("sealyard", "init", "--apply", "claude-code", "--yes")
+    done = home.run("sealyard", "init", "--apply", "claude-code", "--output", "sealyard.toml", "--yes")
     assert done.returncode == 0, done.stderr
     return home
 

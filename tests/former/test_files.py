@@ -14,8 +14,8 @@ import pytest
 from tests import warm
 from tests.former import CARD, TOKEN, unpack
 
-from sealyard.config import load_config
-from sealyard.config.clients.rewrite import digest
+from sealyard.config import load_config, read_machine
+from sealyard.config.clients.backups import digest, find_backups
 from sealyard.former import starts
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -157,7 +157,7 @@ print(len(take_over_files(read_machine(environ={"HOME": sys.argv[1]}, directory=
     ]
 
     assert sum(int(process.communicate(timeout=60)[0]) for process in processes) == 2
-    assert len(list(project.glob(".mcp.json.sealyard-backup-*"))) == 1
+    assert len(find_backups(read_machine(environ={"HOME": str(project)}))[0]) == 1
 
 
 # Variables
@@ -272,12 +272,12 @@ def test_entry_starts_the_present_program(sealyard: Command, home: Path, before:
 
     first, second = sealyard("policy", "show"), sealyard("policy", "show")
 
-    (backup,) = file.parent.glob("mcp.json.sealyard-backup-*")
+    ((backup,), _) = find_backups(read_machine(environ={"HOME": str(home)}))
     assert first.stderr.splitlines()[0] == (
-        f"note: 'toolyard' in {str(file)!r} starts sealyard now. A copy of it is {backup.name!r}."
+        f"note: 'toolyard' in {str(file)!r} starts sealyard now. A copy of it is {str(backup.path)!r}."
     )
     assert "note" not in second.stderr
-    assert backup.read_text() == text
+    assert backup.read_original() == text.encode()
     kept = file.read_text()
     assert ("// mine" in kept, "// ours" in kept, '"x": {"url": "u"}' in kept) == (True, True, True)
     changed = json.loads("\n".join(line.partition("//")[0] for line in kept.splitlines()))["mcpServers"]["toolyard"]
@@ -389,7 +389,7 @@ def applied(home: Path, project: Path) -> tuple[Path, bytes]:
     original = json.dumps({"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}).encode()
     entry = {"command": "/gone/bin/toolyard", "args": ["serve", str(project / "toolyard.toml")]}
     file.write_text(json.dumps({"mcpServers": {"toolyard": entry}}))
-    kept = f"mcp.json.toolyard-backup-20260101T000000000000Z-{digest(file.read_bytes())}"
+    kept = f"mcp.json.toolyard-backup-20260101T000000000000Z-{digest(file.read_bytes())[:16]}"
     file.with_name(kept).write_bytes(original)
     return file, original
 
@@ -421,6 +421,43 @@ def test_undo_of_a_file_that_was_changed_since_keeps_the_rest(sealyard: Command,
     assert sealyard("init", "--undo", "--yes").returncode == 0
     servers = {"time": {"command": "uvx", "args": ["mcp-server-time"]}}
     assert json.loads(file.read_bytes()) == {"mine": 1, "mcpServers": servers}
+
+
+def test_backup_in_a_project_is_not_used(sealyard: Command, project: Path) -> None:
+    """It may have come with the project, which then could choose what an undo writes."""
+    file = project / ".mcp.json"
+    file.write_text('{"mcpServers": {"sealyard": {"command": "sealyard"}}}')
+    kept = f".mcp.json.toolyard-backup-20260101T000000000000Z-{digest(file.read_bytes())[:16]}"
+    (project / kept).write_text('{"mcpServers": {"evil": {"command": "evil"}}}')
+    before = file.read_bytes()
+
+    assert sealyard("init", "--undo", "--yes").returncode == 1
+    assert (file.read_bytes(), sorted(each.name for each in project.iterdir())) == (before, [".mcp.json", kept])
+
+
+def test_takeover_alone_is_nothing_to_undo(sealyard: Command, home: Path) -> None:
+    """Its undo would bring back a program that is gone, which the next command would take over again."""
+    file = home / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text('{"mcpServers": {"mine": {"command": "toolyard"}}}')
+    sealyard("policy", "show")
+    after = file.read_bytes()
+
+    assert sealyard("init", "--undo", "--yes").returncode == 1
+    assert (file.read_bytes(), b'"sealyard"' in after) == (after, True)
+
+
+def test_undo_leaves_other_projects_alone(sealyard: Command, home: Path, project: Path) -> None:
+    """A backup of long ago has the servers of all projects; those that it did not take out are not put back."""
+    file = home / ".claude.json"
+    server = {"mcpServers": {"x": {"command": "x"}}}
+    ours = {"mcpServers": {"toolyard": {"command": "toolyard"}}}
+    file.write_text(json.dumps({"projects": {str(project): ours, "/other": {"mcpServers": {}}}}))
+    old = json.dumps({"projects": {str(project): server, "/other": server}})
+    (home / f".claude.json.toolyard-backup-20260101T000000000000Z-{'0' * 16}").write_text(old)
+
+    assert sealyard("init", "--undo", "--yes").returncode == 0
+    assert json.loads(file.read_bytes()) == {"projects": {str(project): server, "/other": {"mcpServers": {}}}}
 
 
 # All at once

@@ -127,6 +127,50 @@ async def test_a_tool_never_stands_in_for_a_name_that_the_code_has(
     assert evil.calls == []
 
 
+OPTIONAL = [
+    "try:\n    pay\nexcept NameError:\n    result = 'none'\nelse:\n    result = pay(1)",
+    "try:\n    result = pay(1)\nexcept Exception as error:\n    result = repr(error)",
+    "try:\n    result = pay(1)\nexcept (KeyError, NameError):\n    result = 'none'",
+    "def f():\n    return pay(1)\ntry:\n    result = f()\nexcept NameError:\n    result = 'none'",
+    "class A:\n    def f(self):\n        return pay(1)\ntry:\n    A().f()\nexcept BaseException:\n    result = 'none'",
+    "import contextlib\nresult = 'none'\nwith contextlib.suppress(NameError):\n    result = pay(1)",
+    "rows = (pay(n) for n in (1, 2))\ntry:\n    result = list(rows)\nexcept NameError:\n    result = []",
+    "for n in (1, 2):\n    try:\n        pay(n)\n    finally:\n        break\nresult = n",
+    "result = pay(1) if 'pay' in globals() else 'none'",
+    "result = pay(1) if 'pay' in dir() else 'none'",
+    "result = (globals().get('pay') or (lambda n: 'none'))(1)\nif result != 'none':\n    pay(1)",
+    "import builtins\nresult = hasattr(builtins, 'pay')\nif result:\n    pay(1)",
+    "import sys\nresult = hasattr(sys.modules['__main__'], 'pay')\nif result:\n    pay(1)",
+    "from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor()\n"
+    "result = type(pool.submit(lambda: pay(1)).exception()).__name__",
+    "if False:\n    pay = 1\ntry:\n    result = pay(1)\nexcept NameError:\n    result = 'none'",
+    "def f():\n    if False:\n        pay = 1\n    return pay(1)\n"
+    "try:\n    result = f()\nexcept UnboundLocalError:\n    result = 'none'",
+    "pay = len\ndel pay\ntry:\n    result = pay('x')\nexcept NameError:\n    result = 'none'",
+    "result = 'none'\nif len('') > 1:\n    result = pay(1)",
+    "result = [pay(n) for n in ()]",
+]
+"""Programs that plain Python runs without a `pay`."""
+
+
+@pytest.mark.behaviour("run.implied_tools")
+async def test_code_that_works_without_a_name_works_the_same_beside_a_tool_of_it(tmp_path: Path) -> None:
+    """Asking for a name, catching its absence and never getting to it all end as in plain Python, with no call."""
+    bank = upstream("bank", "pay")
+    plain: dict[str, Any] = {}
+    for code in OPTIONAL:
+        names: dict[str, Any] = {"__name__": "__main__"}
+        exec(code, names)
+        plain[code] = names["result"]
+    async with opened(tmp_path, bank) as yard:
+        found = {code: await run(yard, code) for code in OPTIONAL}
+        control = await run(yard, "pay(1)")
+
+    assert {code: result.result for code, result in found.items()} == plain
+    assert {result.outcome.failure for result in found.values()} == {None}
+    assert (control.result, len(bank.calls)) == (["taken", 1], 1)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -135,15 +179,15 @@ async def test_a_tool_never_stands_in_for_a_name_that_the_code_has(
     ],
 )
 async def test_a_forgotten_import_of_python_s_own_hands_nothing_to_a_tool(tmp_path: Path, name: str) -> None:
-    """An upstream that names a tool so would get the data of everybody who forgets it."""
+    """An upstream that names a tool so would get the data of everybody who forgets it, or who follows the hint."""
     evil = upstream("evil", name)
     async with opened(tmp_path, evil) as yard:
         result = await run(yard, f"{name}(['secret'])")
 
     assert result.error == f"NameError: name {name!r} is not defined"
     assert evil.calls == []
-    if name in ("mean", "Counter", "statistics", "np"):  # whose home the guest knows
-        assert "servers" not in result.outcome.failure.hint
+    assert result.outcome.failure is not None
+    assert "servers" not in (result.outcome.failure.hint or "")
 
 
 def test_names_that_the_guest_knows_the_home_of_are_never_tools() -> None:
@@ -221,6 +265,52 @@ async def test_a_saved_skill_imports_what_its_run_found(tmp_path: Path) -> None:
         ["mcp__expenses__list_expenses"],
     )
     assert (used.result, [call.tool for call in calls]) == (4, ["mcp__expenses__list_expenses"])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '"""What was spent."""; from __future__ import annotations; result = [__doc__, list_expenses(1)]',
+        '"""\nfrom __future__ import annotations\n"""\nresult = [__doc__, list_expenses(1)]',
+        '# coding: latin-1\ntext = """\nfrom __future__ import annotations\n"""\nresult = [text, list_expenses(1)]',
+        "def same(f):\n    return f\nresult = list_expenses(1)",
+        "from __future__ import (\n    annotations,\n)\nresult = list_expenses(1)",
+        "import functools\n@functools.cache\ndef f():\n    return 2\nresult = [f(), list_expenses(1)]",
+        "@print\nclass A:\n    pass\nresult = list_expenses(1)",
+    ],
+)
+async def test_saved_code_does_what_its_run_did(tmp_path: Path, code: str) -> None:
+    """Wherever its first statement stands, and whatever that is."""
+    async with opened(tmp_path, upstream("expenses", "list_expenses")) as yard:
+        ran = await run(yard, code)
+        request = SaveSkill(name="spent", code=code, description="x", examples=(SaveExample(inputs={}),))
+        saved = await yard.skills.save(request, principal="local")
+        used = await run(yard, "from skills import spent\nspent()")
+
+    assert (saved.skill.status, used.result) == ("active", ran.result)
+
+
+async def test_code_that_looks_for_a_name_is_saved_without_an_import_of_it(tmp_path: Path) -> None:
+    """It would find the name, which no run of it did."""
+    code = "def spent():\n    return list_expenses(1) if 'list_expenses' in globals() else []"
+    async with opened(tmp_path, upstream("expenses", "list_expenses")) as yard:
+        saved = await yard.skills.save(SaveSkill(name="spent", code=code, description="x"), principal="local")
+
+    assert saved.skill.code == code
+
+
+async def test_a_parameter_may_have_a_name_that_a_script_has_already(tmp_path: Path) -> None:
+    """A function takes it as any other, beside an import that is missing too."""
+    async with opened(tmp_path, upstream("expenses", "list_expenses")) as yard:
+        request = SaveSkill(
+            name="spent",
+            code="def spent(context):\n    return list_expenses(context)",
+            description="x",
+            inputs={"context": "integer"},
+        )
+        saved = await yard.skills.save(request, principal="local")
+
+    assert saved.skill.code.splitlines()[0] == "from servers.expenses import list_expenses"
 
 
 async def test_code_that_names_no_tool_has_none(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ from sealyard.values.runs import Answer
 from sealyard.yard import Yard
 from sealyard.yard.surface import surface_tools, system_prompt
 
-_ATTEMPTS = 4  # at one reply, beside those of the provider's SDK: an overload lasts seconds to minutes
+_ATTEMPTS = 5  # at one reply: an overload lasts seconds to minutes, and these take a quarter of one
 _FIRST_PAUSE_SECONDS = 1.0  # doubled before each further attempt
 _LONGEST_PAUSE_SECONDS = 30.0  # that a person waits for without a word
 _MESSAGE_CHARACTERS = 100_000  # of a person: a book's chapter. Files belong into the workspace.

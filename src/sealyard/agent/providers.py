@@ -64,7 +64,10 @@ class ProvidedModel:
     def __init__(self, name: str, model: Provided, max_tokens: int) -> None:
         self.name = name
         self._model = model
-        self._settings = ModelSettings(max_tokens=max_tokens, request_timeout=_REQUEST_SECONDS, cache=True)
+        # The agent tries again itself, and tells the person so.
+        self._settings = ModelSettings(
+            max_tokens=max_tokens, request_timeout=_REQUEST_SECONDS, max_retries=0, cache=True
+        )
 
     async def reply(self, request: ModelRequest) -> AsyncIterator[str | ModelReply]:
         """See `Model.reply`."""

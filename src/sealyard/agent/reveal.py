@@ -18,7 +18,7 @@ _BEGUN = re.compile(r"_(?:_(?:P(?:I(?:I(?:_\w*)?)?)?)?)?\Z", re.IGNORECASE | re.
 _BEHIND = 2
 """Characters after a token that say whether an address goes on there."""
 _GOES_ON = re.compile(r"[^\s)\]}>\"'*_~,;:!?|.]|\.[^\s)\]}>\"'*_~,;:!?|.]")
-_ADDRESS = re.compile(r"[/\\?&%=@]|www\.", re.IGNORECASE)
+_ADDRESS = re.compile(r"[/\\?&%=@]|www\.|(?:https?|ftp|wss?|file|data|javascript):", re.IGNORECASE)
 """Marks of an address in the word that a token stands in."""
 _WORD_CHARACTERS = 1_000  # before a token: no word of a language is as long, an address may be
 _TAG = re.compile(r"<[a-z/!]", re.IGNORECASE)

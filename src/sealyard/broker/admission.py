@@ -16,7 +16,7 @@ from sealyard.broker.upstreams.server import Response, ResponseFile, read_messag
 from sealyard.errors import HelperFailed, UpstreamError
 from sealyard.offload import Offload, Query, short_work
 from sealyard.privacy import Guard, Mirror, Sent
-from sealyard.values.documents import LARGE, MOST_DEPTH, is_large, is_too_deep, signs_of
+from sealyard.values.documents import LARGE, MOST_DEPTH, is_large, is_too_deep, read_exactly, signs_of
 from sealyard.values.runs import CALL_VALUE_BYTES
 from sealyard.values.tools import ToolSpec
 from sealyard.versioning.compare import is_wrapped
@@ -180,11 +180,11 @@ async def _admit_beside(
         for (name, mime), content in zip(made.files, contents, strict=True)
     )
     is_decoded = len(encoded) <= _DECODED_BYTES and signs_of(encoded) <= _DECODED_SIGNS
-    value = msgspec.json.decode(encoded) if is_decoded else msgspec.Raw(encoded)
+    value = read_exactly(encoded) if is_decoded else msgspec.Raw(encoded)
     return Admitted(
         answer=Response(value=value, files=files, sample=sample.decode() if sample else None),
         encoded=encoded,
-        concealed=msgspec.json.decode(concealed) if concealed else None,
+        concealed=read_exactly(concealed) if concealed else None,
     )
 
 

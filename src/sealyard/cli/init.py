@@ -135,7 +135,7 @@ class _Session:
     def changed(self, change: Change, backup: Path | None) -> None:
         row = {"client": change.client, "file": str(change.path), "backup": backup and str(backup)}
         self._answer["changed"].append(row)
-        self.say(f"Changed {change.path}." + (f" What it was is in {backup.name}." if backup else ""))
+        self.say(f"Changed {change.path}." + (f" What it was is in {backup}." if backup else ""))
 
     def finish(self) -> None:
         if wants_json():
@@ -151,13 +151,9 @@ class _Task:
         self._force = force
         self._survey = find_servers(machine)
         self._here = machine.directory / (output or "sealyard.toml")
-        self._users = self._here if output is not None else self._choose_users_file()
-
-    def _choose_users_file(self) -> Path:
-        """The file for entries that count in every folder: the user's, unless there is only one here."""
-        users = self._machine.config_folder / "sealyard.toml"
-        has_servers = any(each.place.project is None for each in self._survey.servers)
-        return users if users.exists() or (has_servers and not self._here.exists()) else self._here
+        self._is_named = output is not None
+        # A project may come from somebody else: its file starts nothing in other folders unless a person names it.
+        self._users = self._here if output is not None else machine.config_folder / "sealyard.toml"
 
     def run(self, clients: tuple[str, ...], url: str | None, token_env: str | None) -> bool:
         """False if there was nothing to do it with, or the person refused a change."""
@@ -167,15 +163,21 @@ class _Task:
             gateway.entry(client)  # refused before anything is written
         session.show_servers([each.describe() for each in survey.servers], survey.problems)
         changes = [change for client in clients for change in self._plan(client, gateway)]
-        files = dict.fromkeys(self._users if change.everywhere else self._here for change in changes)
-        has_any = self._write_configs(list(files) or [self._here])
+        everywhere = [change for change in changes if change.everywhere]
+        files = dict.fromkeys(
+            [self._here] * any(change.in_project for change in changes) + [self._users] * bool(everywhere)
+        )
+        has_any = self._write_configs(list(files) or [self._here], is_started=url is None)
         if not has_any and url is None:
             session.say(f"No MCP server was found in {', '.join(map(str, survey.files))}.")
             session.say(f"Add one to a client, or write {self._here}:\n\n{_EXAMPLE}")
             return False
-        if url is None and self._users == self._here and any(change.everywhere for change in changes):
-            names = ", ".join(dict.fromkeys(CLIENTS[each.client].title for each in changes if each.everywhere))
-            session.note(f"{names} will have the servers of {self._here} in every folder, not only here")
+        if url is None and everywhere and (self._is_named or self._here.exists()):
+            names = " and ".join(dict.fromkeys(CLIENTS[each.client].title for each in everywhere))
+            session.note(
+                f"{names} will have the servers of {self._users} in every folder"
+                + (", not only here" if self._is_named else f", and not those of {self._here}: name it with --output")
+            )
         agreed = _make_changes([change for change in changes if change.old != change.new], "Change", session)
         for note in gateway.notes if clients else ():
             session.note(note)
@@ -204,13 +206,24 @@ class _Task:
             self._session.say(f"{CLIENTS[client].title} uses sealyard alone already.")
         return changes
 
-    def _write_configs(self, files: list[Path]) -> bool:
-        """Write what each file lacks, all or none. False if there is no server for any of them."""
+    def _write_configs(self, files: list[Path], *, is_started: bool) -> bool:
+        """Write what each file lacks, all or none. False if there is no server for any of them.
+
+        Raises:
+            InvalidRequest: Clients would start one of several that has no server.
+        """
         session = self._session
         drafts = [
             plan_config(file, self._survey, self._machine, force=self._force, everywhere=file != self._here)
             for file in files
         ]
+        empty = [draft.change.path for draft in drafts if draft.is_empty and not draft.change.path.exists()]
+        if is_started and empty and (len(empty) < len(files) or self._here.exists() or self._survey.servers):
+            raise InvalidRequest(
+                f"No server was found for {str(empty[0])!r}, which the client would start"
+                f"{' in every folder' if empty[0] == self._users else ''}. Add one there, or give --output"
+                f" {str(self._here)!r} to start that file everywhere."
+            )
         for draft in drafts:
             for note in draft.notes:
                 session.note(note)
@@ -245,7 +258,7 @@ def _undo(clients: tuple[str, ...], machine: Machine, session: _Session) -> bool
     for problem in problems:
         session.fail(problem)
     if not changes and not problems:
-        session.say("There is nothing to undo: no backup of a client's file was found here or in your home.")
+        session.say("There is nothing to undo: no change of a client's file is on record.")
         return False
     return _make_changes(changes, "Put back", session)
 

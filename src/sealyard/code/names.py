@@ -5,6 +5,7 @@ does not count: a name that is bound in two ways stands for both.
 """
 
 import ast
+import builtins
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,6 +21,22 @@ _LEAVES = frozenset(
 )
 """Fields without a node, or with one that says nothing by itself: half of all nodes. Imports are read as a whole."""
 _IMPORT_ERRORS = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
+_PASSING = frozenset(
+    name
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type)
+    and issubclass(kind, BaseException)
+    and not issubclass(NameError, kind)
+    and not issubclass(kind, BaseExceptionGroup)  # it may hold a `NameError`
+) | {"ToolError"}
+"""Exceptions whose handlers let a `NameError` pass."""
+_CONSUMERS = frozenset("all any bytes dict frozenset list max min set sorted sum tuple".split())
+"""Built-in functions that use up a generator expression at once."""
+_LOOKERS = frozenset(
+    "__annotations__ __builtins__ __dict__ __globals__ __main__ __value__ _getframe doctest eval exec f_back f_builtins"
+    " f_globals f_locals gc get_type_hints globals inspect locals modules timeit".split()
+)
+"""Names, attributes and modules by which code finds out which names there are, or runs text that names them."""
 _AWAITS = {ast.Await: "await", ast.AsyncFor: "async for", ast.AsyncWith: "async with"}
 
 _TYPE_PARAMETERS: tuple[type[ast.AST], ...] = tuple(
@@ -111,6 +128,8 @@ class Place(NamedTuple):
     """The code expects that an import may fail here."""
     is_caught: bool = False
     """The code handles exceptions raised here, and one may be what ends a loop."""
+    is_guarded: bool = False
+    """A `NameError` that is raised here may go no further, as far as the function around it shows."""
 
 
 _Found = tuple[ast.AST, str, Scope, ast.AST | None, Binding]
@@ -145,6 +164,12 @@ class Names:
         """Functions with a `yield`."""
         self.fixed: set[str] = set()
         """Names that a class binds or a statement declares: one spelling stands for several things."""
+        self._awaited: set[int] = set()
+        """The id of each expression whose coroutine runs to its end at once."""
+        self._consumed: set[int] = set()
+        """The id of each generator expression that runs to its end at once."""
+        self._relied: set[str] = set()
+        """Names that the two above and `Place.is_guarded` take for Python's own."""
         self._found: list[_Found] = []
         self._endless: list[tuple[ast.While, Loop]] = []
         self._open: set[Variable] = set()
@@ -179,7 +204,7 @@ class Names:
     @functools.cached_property
     def bound(self) -> frozenset[str]:
         """Every identifier that some scope binds."""
-        return frozenset(name for _, name, _, binder, _ in self._found if binder is not None)
+        return frozenset(name for _, name, _, _, _ in self._found)
 
     @functools.cached_property
     def unbound(self) -> dict[str, ast.Name]:
@@ -194,6 +219,91 @@ class Names:
                 if earlier is None or _place(node) < _place(earlier):
                     found[node.id] = node
         return dict(sorted(found.items(), key=lambda item: _place(item[1])))
+
+    def missed(self, unbound: set[str]) -> set[str]:
+        """Those of the names, which nothing may bind, whose every reading would end the run with a `NameError`.
+
+        Code that works without such a name works the same with it. That is not so for a name in a place where the
+        error may be caught, in a function that is more than called, or beside something that looks for names.
+        """
+        own = {name for _, name, _, _, binding in self._found if binding.dotted != "asyncio"}
+        if not own.isdisjoint(self._relied) or self._looks_for_names():
+            return set()
+        unnoticed = self._unnoticed()
+        return unbound - {
+            node.id
+            for node, place in self.noted
+            if isinstance(node, ast.Name)
+            and node.id in unbound
+            and (place.is_guarded or self._runner(place.scope) in unnoticed)
+        }
+
+    def _looks_for_names(self) -> bool:
+        """True if the code may find out which names there are by other means than reading them."""
+        harmless = {
+            id(node.func) for node, _ in self.noted if isinstance(node, ast.Call) and (node.args or node.keywords)
+        }  # `dir(x)` and `vars(x)` are about `x`
+        for node, _ in self.noted:
+            match node:
+                case ast.Name(id="dir" | "vars"):
+                    found = id(node) not in harmless
+                case ast.Name(id=name) | ast.Attribute(attr=name):
+                    found = name in _LOOKERS
+                case ast.Import() | ast.ImportFrom():
+                    found = any(not _LOOKERS.isdisjoint(alias.name.split(".")) for alias in node.names)
+                case _:
+                    found = False
+            if found:
+                return True
+        return False
+
+    def _runner(self, scope: Scope) -> ast.AST:
+        """The function, the generator expression or the module that evaluates the code of a scope."""
+        while scope.parent is not None:
+            if scope.kind in ("function", "coroutine"):
+                break
+            if isinstance(scope.node, ast.GeneratorExp) and id(scope.node) not in self._consumed:
+                break
+            scope = scope.parent
+        return scope.node
+
+    def _unnoticed(self) -> set[ast.AST]:
+        """Functions and generator expressions that may fail without ending the run.
+
+        All others are functions that are called by name, and nothing else, where the error passes.
+        """
+        called = {id(node.func): node for node, _ in self.noted if isinstance(node, ast.Call)}
+        functions: dict[Variable, ast.AST] = {}
+        found: list[ast.AST] = []
+        for node, scope in self.scopes.items():
+            variable = None
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and scope.parent is not None:
+                variable = self.find(node.name, scope.parent)
+                if scope.parent.kind == "class" or node.decorator_list or node in self.generators:
+                    variable = None
+            if variable is not None and variable.binders == [node]:
+                functions[variable] = node
+            elif isinstance(node, _Functions | ast.GeneratorExp):
+                found.append(node)
+        callers: dict[ast.AST, list[ast.AST]] = {}
+        for node, place in self.noted:
+            variable = self.find(node.id, place.scope) if isinstance(node, ast.Name) else None
+            function = functions.get(variable) if variable is not None else None
+            if function is None:
+                continue
+            call = called.get(id(node))
+            is_run = call is not None and (isinstance(function, ast.FunctionDef) or id(call) in self._awaited)
+            if is_run and not place.is_guarded:
+                callers.setdefault(self._runner(place.scope), []).append(function)
+            else:
+                found.append(function)
+        unnoticed: set[ast.AST] = set()
+        while found:
+            node = found.pop()
+            if node not in unnoticed:
+                unnoticed.add(node)
+                found += callers.get(node, ())
+        return unnoticed
 
     def _occurrences(self) -> Iterator[tuple[ast.AST, str, Scope]]:
         yield from ((node, name, scope) for node, name, scope, _, _ in self._found)
@@ -388,7 +498,32 @@ class Names:
         if _last_name(node.func) in ("next", "exit", "quit", "_exit"):
             _leave(place)
         self.noted.append((node, place))
+        self._note_run(node)
         return _SAME
+
+    def _note_run(self, node: ast.Call) -> None:
+        """Note the arguments that have run to their end when the call is over."""
+        match node.func:
+            case ast.Name(id=name) if name in _CONSUMERS:
+                self._relied.add(name)
+                self._consumed.update(map(id, node.args))
+            case ast.Attribute(value=ast.Name("asyncio"), attr="run"):
+                self._await(node.args)
+            case ast.Attribute(value=ast.Name("asyncio"), attr="gather") if id(node) in self._awaited:
+                self._await([] if node.keywords else node.args)
+        for argument in node.args:
+            if isinstance(argument, ast.Starred):
+                self._consumed.add(id(argument.value))
+
+    def _await(self, arguments: list[ast.expr]) -> None:
+        """Note coroutines that `asyncio` runs to their end."""
+        self._relied.add("asyncio")
+        for argument in arguments:
+            match argument:
+                case ast.Starred(value=ast.ListComp(elt=each) | ast.GeneratorExp(elt=each)):
+                    self._awaited.add(id(each))
+                case _:
+                    self._awaited.add(id(argument))
 
     def _visit_import(self, node: ast.Import, place: Place) -> _Inside:
         for alias in node.names:
@@ -435,22 +570,38 @@ class Names:
 
     def _visit_try(self, node: ast.Try | ast.TryStar, place: Place) -> _Inside:
         caught = {name for handler in node.handlers for name in _exception_names(handler.type)}
+        passes = caught <= _PASSING
+        if passes:
+            self._relied |= caught
+        # A `finally` may end with a `return`, which drops the exception.
+        after = place._replace(is_guarded=True) if node.finalbody else place
         return {
-            "body": place._replace(
+            "body": after._replace(
                 is_optional=place.is_optional or not caught.isdisjoint(_IMPORT_ERRORS),
                 is_caught=place.is_caught or bool(node.handlers),
-            )
+                is_guarded=after.is_guarded or not passes,
+            ),
+            "handlers": after,
+            "orelse": after,
         }
 
     def _visit_with(self, node: ast.With | ast.AsyncWith, place: Place) -> _Inside:
         if isinstance(node, ast.AsyncWith):
             self._visit_await(node, place)
-        for item in node.items:
-            if isinstance(item.context_expr, ast.Call):
-                for argument in item.context_expr.args:
-                    if not _IMPORT_ERRORS.isdisjoint(_exception_names(argument)):  # `with suppress(ImportError)`
-                        return {"body": place._replace(is_optional=True)}
-        return _SAME
+        made = [item.context_expr for item in node.items]
+        is_optional = any(
+            not _IMPORT_ERRORS.isdisjoint(_exception_names(argument))  # `with suppress(ImportError)`
+            for call in made
+            if isinstance(call, ast.Call)
+            for argument in call.args
+        )
+        if all(
+            isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "open" for call in made
+        ):
+            self._relied.add("open")
+        else:  # any other may drop the exception
+            place = place._replace(is_guarded=True)
+        return {"items": place, "body": place._replace(is_optional=place.is_optional or is_optional)}
 
     def _visit_if(self, node: ast.If, place: Place) -> _Inside:
         if _last_name(node.test) == "TYPE_CHECKING":
@@ -480,6 +631,8 @@ class Names:
 
     def _visit_await(self, node: ast.Await | ast.AsyncFor | ast.AsyncWith, place: Place) -> _Inside:
         _leave(place)
+        if isinstance(node, ast.Await):
+            self._awaited.add(id(node.value))
         kind = _run_kind(place.scope)
         if kind in ("function", "class"):
             where = "async function" if kind == "function" else "function"

@@ -5,8 +5,6 @@
 left unchanged, and the value of a reference is not read again.
 """
 
-import difflib
-import json
 import os
 import re
 import shlex
@@ -23,23 +21,35 @@ _REFERENCE = re.compile(
     re.ASCII | re.VERBOSE,
 )
 _DOTS = "…"
+_BLANK = "\x1f"
+"""Stands for each character of a reference where literal text is searched: no value holds it, and it is white space."""
 _SECRET_NAME = re.compile(
-    r"token|secret|passw|passphrase|credential|authoriz|cookie|api[-_]?key|[-_]key$|^key$|(^|[-_])(auth|pat|pwd)$",
+    r"token|secret|passw|passphrase|credential|authoriz|cookie|api[-_]?key|[-_]key$|^key$|(^|[-_])(auth|pat|pwd|pin)$",
     re.IGNORECASE,
 )
+_COUNT_NAME = re.compile(r"tokens|max|min|limit|count|size|length|ttl|expir|timeout|seconds|budget", re.IGNORECASE)
+"""Names under which a number is a number, such as `--max-tokens`."""
+# Arguments come from cloned projects and may be megabytes, so each pattern reads a text once: repetitions without a
+# bound are possessive, and no two attempts begin in the same run of characters.
 _SECRET_VALUE = re.compile(
-    r"""^(bearer|basic)\s+\S | \bbearer\s+\S{8} | \bgh[a-z]_\w{20} | \bgithub_pat_\w{20}
-    | \bglpat-\w | \bsk-[\w-]{16} | \bxox[a-z]-\w | \bAKIA[0-9A-Z]{16} | \bAIza[\w-]{30} | \bnpm_\w{30}
-    | \beyJ[\w-]{8,}\.[\w-]+\. | ://[^/\s:@]*:[^/\s@]+@ | -----BEGIN\ """,
+    r"""^(?:bearer|basic)\s++\S | \b(?:bearer|basic)\s++\S{8} | \bgh[a-z]_\w{20} | \bgithub_pat_\w{20}
+    | \bglpat-\w | \bsk-[\w-]{16} | \b[rs]k_(?:live|test)_\w{8} | \bxox[a-z]-\w | \bAKIA[0-9A-Z]{16} | \bAIza[\w-]{30}
+    | \bhf_\w{20} | \bnpm_\w{30} | (?<![\w-])eyJ[\w-]{8,}+\.[\w-]{2} | -----BEGIN\ """,
     re.IGNORECASE | re.VERBOSE,
 )
-_PAIR = re.compile(
-    r"""(?<![\w./@-]) (?P<name>[\w.-]+) [\\"']*
-    (?= = [\\"']* (?P<word>[^\s&"']+) | : (?!//) \s* [\\"']* (?P<line>[^"']+) )""",
+_PORT = re.compile(r"\d{1,5}[/?#]")
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{0,30}://", re.IGNORECASE)
+_PAIR = re.compile(r"""(?<![\w./@-])(?P<name>[\w.-]++)[\\"']*+[ \t]*+(?:=|(?P<colon>:)(?!//))[ \t\r\n]*+[\\"']*+""")
+"""A name and the sign before its value: an option, a variable, a part of a query, a header, a member of JSON."""
+_WORD = re.compile(r"""[^ \t\r\n&"']*+""")
+_LINE = re.compile(r"""[^"']*+""")
+_SCHEME = re.compile(r"(?:bearer|basic|token)\s", re.IGNORECASE)
+_OPTION = re.compile(
+    r"""(?: (?:-H|--?headers?[=\s])=?+\s*+(?P<header>[\w-]++):(?!//)\s*+ | (?:-e|--env[=\s])=?+\s*+\w++=
+    | (?:-u|--user[=\s])=?+\s*+[^\s:=]++:(?!\d++$) )(?=\S)""",
     re.VERBOSE,
 )
-"""A name and its value within an argument: an option, a variable, a part of a query, a header, a member of JSON."""
-_HEADER_OPTION = re.compile(r"(?:-H|--?headers?)(?:=|\s)?\s*(?P<name>[\w-]+):(?!//)\s*(?=\S)")
+"""An option with a header, a variable or a user, up to its value; numbers are ids of a user and a group."""
 _OPEN_NAMES = frozenset({"accept", "bearer_token_env_var", "content-type", "user-agent"})
 _WHOLLY_SECRET = frozenset({"env", "environment", "envs", "headers", "http_headers", "auth"})
 """Every value in these is hidden, whatever its name."""
@@ -95,7 +105,7 @@ def expand(text: str, machine: Machine) -> str:
     """
     value, shown, hidden, done = "", "", False, 0
     places = _places(machine)
-    for reference in _REFERENCE.finditer(text):
+    for reference in _references(text):
         plain = text[done : reference.start()]
         done = reference.end()
         place = places.get(reference[0][2:-1])
@@ -138,10 +148,22 @@ def _look_up(reference: re.Match[str], machine: Machine) -> tuple[str, str]:
     return name, default
 
 
-def _literals(text: str) -> list[str]:
-    """The text; in place of one with references, their defaults."""
-    defaults = [reference["default"] or "" for reference in _REFERENCE.finditer(text)]
-    return defaults or [text]
+def _references(text: str) -> Iterator[re.Match[str]]:
+    # One that no brace closes would be searched to the end of the text from each of its beginnings.
+    return _REFERENCE.finditer(text, 0, text.rfind("}") + 1)
+
+
+def _literal(text: str) -> str:
+    """The text with `_BLANK` in place of references, character by character. Their defaults stay: they are literal."""
+    parts, done = [], 0
+    for reference in _references(text):
+        start, end = reference.span("default")
+        if start < 0:
+            start = end = reference.end()
+        parts += [text[done : reference.start()], _BLANK * (start - reference.start()), text[start:end]]
+        parts.append(_BLANK * (reference.end() - end))
+        done = reference.end()
+    return "".join((*parts, text[done:]))
 
 
 def describe_upstream(config: UpstreamConfig | UpstreamEntry) -> str:
@@ -157,44 +179,93 @@ def describe_upstream(config: UpstreamConfig | UpstreamEntry) -> str:
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """True if a literal value under this name looks like a secret, by its name or its form.
+    """True if literal text under this name looks like a secret, by its name or its form.
 
-    A default in a reference is a literal value too.
+    Text beside a reference and a default in one are literal too.
     """
-    by_name = _SECRET_NAME.search(name) is not None
-    return any(
-        (by_name and literal != "" and literal.lower() not in ("true", "false") and not literal.isdigit())
-        or _SECRET_VALUE.search(literal) is not None
-        for literal in _literals(value)
-    )
+    literal = _literal(value)
+    return _is_secret(name, literal) or _find_secret(literal) is not None
 
 
-def hide_arguments(arguments: Iterable[str], *, with_headers: bool = True) -> list[str]:
+def _is_secret(name: str, literal: str) -> bool:
+    """True if the name says that the value is secret, and it is more than a reference, a switch or a count."""
+    if _SECRET_NAME.search(name) is None or not _is_literal(literal):
+        return False
+    return not (literal.isdigit() and _COUNT_NAME.search(name))
+
+
+def _is_literal(literal: str) -> bool:
+    """True if there is text beside references, other than a switch or the word for the kind of a token."""
+    rest = _SCHEME.sub("", literal, count=1).strip()
+    return rest not in ("", _DOTS) and rest.lower() not in ("true", "false")
+
+
+def _find_secret(literal: str) -> int | None:
+    """Where the first text begins that has the form of a secret."""
+    by_form = _SECRET_VALUE.search(literal)
+    found = [by_form.start()] if by_form else []
+    return min((*found, *_find_user(literal)), default=None)
+
+
+def _find_user(literal: str) -> Iterator[int]:
+    """The places of users in addresses: with a password, or over HTTP, where a name alone is a token."""
+    done = 0
+    while (at := literal.find("@", done)) >= 0:
+        scheme, done = literal.rfind("://", done, at), at + 1
+        if scheme < 0 or re.search(r"[ \t\r\n]", literal[scheme:at]):
+            continue
+        user, colon, password = literal[scheme + 3 : at].partition(":")
+        if re.search(r"[/?#]", user) or (colon and _PORT.match(password)):
+            continue  # the sign is in the path or in the query
+        is_http = literal[max(0, scheme - 5) : scheme].lower().endswith(("http", "https"))
+        if _is_literal(password if colon else user if is_http else ""):
+            yield scheme + 3
+
+
+def hide_arguments(arguments: Iterable[str], *, by_place: bool = True) -> list[str]:
     """The arguments with dots for secrets: alone, after a `--name`, or as `name=value` or `Name: value` in one.
 
-    With headers, the value of every header is hidden, whatever its name, as in a server's `headers`.
+    `by_place` also hides every value of a header, a variable, a query and a user, as where a server has them as keys.
     """
     hidden, flag = [], ""
     for argument in map(_show, arguments):
         option = argument if flag == "" else f"{flag}={argument}"
-        header = _HEADER_OPTION.match(option) if with_headers else None
-        if header and not has_reference(option) and header["name"].lower() not in _OPEN_NAMES:
-            hidden.append(argument[: len(header[0]) - len(option)] + _DOTS)
+        place = _OPTION.match(option) if by_place else None
+        if (
+            place
+            and _is_literal(_literal(option[place.end() :]))
+            and (place["header"] or "").lower() not in _OPEN_NAMES
+        ):
+            hidden.append(argument[: len(place[0]) - len(option)] + _DOTS)
+        elif by_place and _ADDRESS.match(argument):
+            hidden.append(_hide_in_url(argument))
         else:
             hidden.append(_hide_argument(argument, flag))
-        flag = argument if argument.startswith("-") and "=" not in argument else ""
+        flag = argument if re.match(r"--?[A-Za-z]", argument) and "=" not in argument else ""
     return hidden
 
 
-def _hide_argument(argument: str, flag: str) -> str:
+def _hide_argument(argument: str, flag: str = "") -> str:
     """The argument with dots for a secret and for everything after it."""
-    if not argument.startswith("-") and _SECRET_NAME.search(flag) and looks_secret(flag, argument):
+    literal = _literal(argument)
+    if not re.fullmatch(r"--?[A-Za-z][\w-]*+(?:=.*+)?", argument, re.DOTALL) and _is_secret(flag, literal):
         return _DOTS
-    for pair in _PAIR.finditer(argument):
-        part = "line" if pair["word"] is None else "word"
-        if looks_secret(pair["name"], pair[part]):
-            return argument[: pair.start(part)] + _DOTS
-    return _DOTS if looks_secret("", argument) else argument
+    places = [place for place in (_find_pair(literal), _find_secret(literal)) if place is not None]
+    return argument[: min(places)] + _DOTS if places else argument
+
+
+def _find_pair(literal: str) -> int | None:
+    """Where the first value begins whose name says that it is secret."""
+    done = 0
+    while (pair := _PAIR.search(literal, done)) is not None:
+        done = pair.end()
+        if _SECRET_NAME.search(pair["name"]):
+            value = (_LINE if pair["colon"] else _WORD).match(literal, done)
+            assert value is not None  # it matches nothing too
+            if _is_secret(pair["name"], value[0]):
+                return done
+            done = value.end()
+    return None
 
 
 def find_literals(entry: UpstreamEntry) -> Iterator[str]:
@@ -203,28 +274,33 @@ def find_literals(entry: UpstreamEntry) -> Iterator[str]:
     yield from (f"headers.{name}" for name, value in entry.headers.items() if looks_secret(name, value))
     if entry.bearer_token and looks_secret("token", entry.bearer_token):
         yield "bearer_token"
-    if list(entry.args) != hide_arguments(entry.args, with_headers=False):
+    if list(entry.args) != hide_arguments(entry.args, by_place=False):
         yield "args"
     if entry.url and entry.url != _hide_in_url(entry.url):
         yield "url"
 
 
-def diff(
-    old: str,
-    new: str,
-    name: str,
-    *,
-    values: Iterable[Any],
-    mask: Callable[[str, list[str]], str] = lambda text, _: text,
-) -> str:
-    """The unified diff of two texts, with dots for the secrets in the parsed `values` of both.
-
-    `mask` hides those that the format of the texts spells in a way of its own.
-    """
-    secrets = sorted({secret for value in values for secret in _secrets(value)}, key=len, reverse=True)
-    old, new = _hide(mask(old, secrets), secrets), _hide(mask(new, secrets), secrets)
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, lineterm="")
-    return "".join(f"{line}\n" for line in lines)
+def conceal(value: Any, name: str = "", *, wholly: bool = False) -> Any:
+    """The value of a file with dots for secrets; `name` is its key, and `wholly` hides all but references."""
+    if isinstance(value, Mapping):
+        return {key: conceal(each, key, wholly=wholly or key.lower() in _WHOLLY_SECRET) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        # A number is an argument too, if the file is wrong.
+        texts = [
+            each if isinstance(each, str) else str(each) if isinstance(each, int | float) else "" for each in value
+        ]
+        return [
+            hidden if hidden != text and not wholly else conceal(each, "", wholly=wholly)
+            for each, text, hidden in zip(value, texts, hide_arguments(texts), strict=True)
+        ]
+    if isinstance(value, bool) or value is None or name.lower() in _OPEN_NAMES:
+        return value
+    literal = _literal(str(value))
+    if (wholly and _is_literal(literal)) or _is_secret(name, literal):
+        return _DOTS
+    if not isinstance(value, str):
+        return value
+    return _hide_in_url(value) if _ADDRESS.match(value) else _hide_argument(value)
 
 
 def _show(text: str) -> str:
@@ -233,44 +309,20 @@ def _show(text: str) -> str:
 
 def _hide_in_url(url: str) -> str:
     """The URL without its user, the values of its query, its fragment, and what looks like a key in its path."""
-    parts = urlsplit(url)
-    query = re.sub(r"=([^&]*)", lambda match: match[0] if _is_reference(match[1]) else f"={_DOTS}", parts.query)
-    path = re.sub(r"[^/]+", lambda match: _DOTS if looks_secret("", match[0]) else match[0], parts.path)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # it has brackets that hold no address
+        return _DOTS
+    query = "&".join(map(_hide_in_query, parts.query.split("&")))
+    path = re.sub(r"[^/]+", lambda match: _hide_argument(match[0]), parts.path)
     host = parts.netloc.rpartition("@")
-    netloc = f"{_DOTS}@{host[2]}" if host[1] and not _is_reference(host[0]) else parts.netloc
-    fragment = parts.fragment if _is_reference(parts.fragment) else _DOTS
-    return parts._replace(netloc=netloc, path=path, query=query, fragment=fragment).geturl()
+    netloc = f"{_DOTS}@{host[2]}" if _is_literal(_literal(host[0]).replace(":", "")) else parts.netloc
+    fragment = _DOTS if _is_literal(_literal(parts.fragment)) else parts.fragment
+    shown = parts._replace(netloc=netloc, path=path, query=query, fragment=fragment).geturl()
+    # A password with a slash in it ends the host before its sign.
+    return shown if _find_secret(_literal(shown)) is None else _hide_argument(url)
 
 
-def _is_reference(text: str) -> bool:
-    """True if references are all that the text may hide: they have no defaults."""
-    return not any(_literals(text))
-
-
-def _secrets(value: Any, name: str = "", wholly: bool = False) -> Iterator[str]:
-    """Every string in parsed JSON or TOML that should not be shown."""
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _secrets(each, key, wholly or key.lower() in _WHOLLY_SECRET)
-    elif isinstance(value, list | tuple):
-        texts = [each for each in value if isinstance(each, str)]
-        for text, hidden in zip(texts, hide_arguments(texts), strict=True):
-            if text != hidden:
-                yield text[len(hidden) - len(_DOTS) :]
-        for each in value:
-            yield from _secrets(each, "", wholly)
-    elif isinstance(value, str) and name.lower() not in _OPEN_NAMES:
-        in_url = name.lower().endswith("url") and value != _hide_in_url(value)
-        if looks_secret(name, value) or ((wholly or in_url) and not has_reference(value)):
-            yield from filter(None, _literals(value))
-
-
-def _hide(text: str, secrets: list[str]) -> str:
-    for secret in secrets:
-        for spelled in {json.dumps(secret), json.dumps(secret, ensure_ascii=False)}:
-            for quoted in (spelled, spelled.replace("/", "\\/")):
-                text = text.replace(quoted, f'"{_DOTS}"')
-                if len(secret) >= 6:  # a shorter one, such as a port, occurs in other words too
-                    text = text.replace(quoted[1:-1], _DOTS)
-        text = text.replace(f"'{secret}'", f"'{_DOTS}'")
-    return text
+def _hide_in_query(part: str) -> str:
+    name, sign, value = part.rpartition("=")
+    return f"{name}{sign}{_DOTS}" if _is_literal(_literal(value)) else part

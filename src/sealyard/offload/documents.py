@@ -11,7 +11,7 @@ import msgspec
 from sealyard.errors import InvalidRequest
 from sealyard.offload.child import Query
 from sealyard.offload.pool import Offload
-from sealyard.values.documents import MOST_DEPTH, MOST_NODES, check_measure, measure, signs_of
+from sealyard.values.documents import MOST_DEPTH, MOST_NODES, check_measure, measure, read_exactly, signs_of
 
 _SMALL_BYTES = 64 << 10
 """Decoded without a look: 4 ms at worst."""
@@ -26,7 +26,7 @@ async def decode(data: bytes, offload: Offload | None, *, who: str, what: str) -
     if len(data) > _SMALL_BYTES:
         await check_dense(what, data, offload, who=who)
     try:
-        value = msgspec.json.decode(data)
+        value = read_exactly(data)
         _, depth = measure(value)
     except RecursionError:
         value, depth = None, MOST_DEPTH + 1

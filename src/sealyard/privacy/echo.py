@@ -33,6 +33,7 @@ from sealyard.privacy.reading.views import (
     unescaped,
 )
 from sealyard.privacy.span import without_tokens
+from sealyard.values.documents import read_exactly
 
 Piece = tuple[str, str | None]
 """A part of a string that a tool is handed, and its type if it is private."""
@@ -601,7 +602,7 @@ class Leaves:
             return None
         if text not in self._data:
             try:
-                self._data[text] = msgspec.json.decode(text)
+                self._data[text] = read_exactly(text)
             except (ValueError, RecursionError):  # no JSON, or half a character
                 self._data[text] = None
         return self._data[text]

@@ -29,7 +29,7 @@ from sealyard.privacy.rules import Described, Handling, Privacy, Reveal, is_quic
 from sealyard.privacy.span import TOKEN, TYPES, Detector, Span, without_tokens
 from sealyard.privacy.stream import ConcealedStream, Search
 from sealyard.privacy.vault.scope import Scope, count_tokens
-from sealyard.values.documents import is_large, signs_of
+from sealyard.values.documents import is_large, read_exactly, signs_of
 from sealyard.values.tools import ToolSpec
 
 _MANY_TOKENS = 50
@@ -798,7 +798,7 @@ def _decoded(part: msgspec.Raw) -> Any:
     data = bytes(part)
     is_text = data.startswith(b'"')
     is_small = len(data) <= _DECODED_BYTES and signs_of(data) <= _DECODED_SIGNS
-    return msgspec.json.decode(data) if is_text or is_small else part.copy()
+    return read_exactly(data) if is_text or is_small else part.copy()
 
 
 def _parts(text: str) -> Iterator[str]:

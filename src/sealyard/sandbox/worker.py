@@ -23,6 +23,7 @@ from sealyard.sandbox import wire
 from sealyard.sandbox.cgroup import Leaf
 from sealyard.sandbox.policy import IsolationPolicy
 from sealyard.sandbox.zygote import Exit, Fork, Zygote
+from sealyard.values.documents import read_exactly
 from sealyard.values.runs import OWN_CALLS, Failure, FailureKind, OnOutput, Reply, limit_failure
 
 OnCall = Callable[[str, dict[str, Any]], Awaitable[Any]]
@@ -246,7 +247,7 @@ class Worker:
         try:
             if len(data) > wire.LARGE_BYTES:
                 await check_dense("The result", data, self._terms.offload, who=self._terms.who)
-            return msgspec.json.decode(data)
+            return read_exactly(data)
         except (InvalidRequest, HelperFailed) as error:
             hint = "Return less: aggregate in the code, or write the rest to a file of the workspace."
             self._failure = Failure(kind="result", type="TooLarge", message=str(error), hint=hint)

@@ -5,7 +5,6 @@ Dependencies come from the code, never from the caller. The code is parsed, not 
 
 import ast
 import builtins
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,7 +31,6 @@ from sealyard.skills.declarations import (
 from sealyard.values.skills import ShelfLimits, Skill, SkillForm, ToolNeed
 from sealyard.values.tools import ToolSpec
 
-_FUTURE = re.compile(r"^from __future__ import [^(\n]*", re.MULTILINE)
 _WARNINGS = 50  # a bound on the answer
 _GIVEN = frozenset((*dir(builtins), "ToolError", "__class__", "__module__", "__qualname__", "call_tool"))
 """Names that code has without binding them."""
@@ -99,12 +97,6 @@ def read_skill(
         skills=uses.skills,
         warnings=tuple((warnings + [str(each) for each in uses.unknown])[:_WARNINGS]),
     )
-
-
-def with_imports(code: str, lines: list[str]) -> str:
-    """The code with these imports at its beginning, behind what it takes from `__future__`, which must come first."""
-    after = max((found.end() for found in _FUTURE.finditer(code)), default=0)
-    return "\n".join([*([code[:after]] if after else []), *lines, code[after:].removeprefix("\n")])
 
 
 def read_in_helper(params: Any, body: bytes, memory: Any, ask: Query) -> tuple[Any, bytes]:

@@ -21,9 +21,9 @@ from sealyard.observe import Observer, Recorder
 from sealyard.privacy import Guard
 from sealyard.sandbox.review import Review, Unbound
 from sealyard.skills.concealment import conceal_examples, conceal_request, conceal_skill, conceal_texts
-from sealyard.skills.declarations import check_json, read_inputs, script_inputs
+from sealyard.skills.declarations import check_json, read_inputs
 from sealyard.skills.loader import Compatibility, Known, LoadedSkill, NeedCheck, SkillLoader, SkillSession
-from sealyard.skills.reading import Reading, read_skill, signature_of, with_imports
+from sealyard.skills.reading import Reading, read_skill, signature_of
 from sealyard.skills.rehearsal import Rehearsals
 from sealyard.skills.sharing.folder import read_frontmatter, to_folder
 from sealyard.skills.shelf import Shelf, as_tool, split_pin
@@ -324,10 +324,11 @@ class Skills:
         verdict = await self._review(request, view, author)
         if not verdict.unbound:
             return request, []
-        given = {request.name, *script_inputs(read_inputs(request.inputs))["properties"]}
+        given = {request.name, *read_inputs(request.inputs).named}
         implied = await self.implied_tools(verdict.unbound, view, principal=author, given=given)
         lines = [f"from servers.{server} import {name}" for name, server in implied.items()]
-        code = with_imports(request.code, lines) if lines else request.code
+        code, at = request.code, verdict.imports_at
+        code = "\n".join([code[:at] + lines[0], *lines[1:], code[at:]]) if lines else code
         return msgspec.structs.replace(request, code=code), [f"Added `{line}`." for line in lines]
 
     async def _review(self, request: SaveSkill, view: Snapshot, author: str) -> Review:

@@ -2,8 +2,11 @@
 
 import json
 import math
+import re
 from itertools import chain
 from typing import Any
+
+import msgspec
 
 from sealyard.errors import InvalidRequest
 
@@ -13,6 +16,8 @@ MOST_NODES = 100_000
 """Of values in a document that the event loop decodes: 20 ms if all of them are lists."""
 LARGE = 1_000
 """Characters, and sixteen for each value: 2 to 14 ms of the scanner's time if all of it is made to be slow."""
+
+_EXPONENT = re.compile(r"[0-9][eE][-+]?[0-9]")
 
 
 def check_values(what: str, value: Any) -> None:
@@ -67,6 +72,28 @@ def is_large(value: Any, most: int = LARGE) -> bool:
             waiting += item
         left -= 16
     return left <= 0
+
+
+def read_exactly(document: str | bytes | bytearray) -> Any:
+    """The data of a JSON document. Numbers with an exponent are read by Python, in 0.3 µs each.
+
+    msgspec takes up to 40 µs for one such as `1e308`, of which ten thousand fit into 64 KiB. Raises `ValueError` or
+    `RecursionError`.
+    """
+    text = document if isinstance(document, str) else document.decode()
+    if _EXPONENT.search(text) is None:
+        return msgspec.json.decode(text)
+    value = json.loads(text, parse_float=_finite, parse_constant=_finite)
+    if "\\ud" in text.lower():
+        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair cannot be sent on
+    return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is out of range")
+    return number
 
 
 def read_leniently(line: bytes | bytearray) -> Any:

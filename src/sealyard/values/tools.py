@@ -1,13 +1,16 @@
 """Tools and the upstreams that offer them: definitions, settings, states, search results, patterns over names."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
 
 from sealyard.errors import InvalidConfig, InvalidRequest
+
+_SCHEMA_BYTES = 256 << 10
+"""Of schemas in one search result: the largest definition alone, or two for each of fifty hits as people write them."""
 
 
 class ToolAnnotations(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,10 +276,25 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The meaning of each parameter, by its Python name."""
     input_schema: dict[str, Any] | None = None
     """With `full`, for programs: the text for a model leaves it out, since the signature says the same."""
+    left_out: str | None = None
+    """Where an `input_schema` does not fit beside those of better hits, how to get it."""
     returns: str | None = None
     """The declared or learned shape of its response."""
     hints: tuple[str, ...] = ()
     """From experience: tools used with it, arguments it needs, differences between its responses and its schema."""
+
+
+def with_bounded_schemas(hits: Iterable[Hit]) -> list[Hit]:
+    """The hits, of which the best have their schemas, as far as those fit."""
+    room, found = _SCHEMA_BYTES, []
+    for hit in hits:
+        room -= len(msgspec.json.encode(hit.input_schema)) if hit.input_schema is not None and room >= 0 else 0
+        if hit.input_schema is not None and room < 0:
+            note = "input_schema did not fit. Search for this tool by its name, with limit=1."
+            found.append(msgspec.structs.replace(hit, input_schema=None, left_out=note))
+        else:
+            found.append(hit)
+    return found
 
 
 class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):

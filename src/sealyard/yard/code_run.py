@@ -39,7 +39,7 @@ from sealyard.values.runs import (
     is_python,
     limit_failure,
 )
-from sealyard.values.tools import SearchAnswer, SearchRequest, ToolSpec
+from sealyard.values.tools import SearchAnswer, SearchRequest, ToolSpec, with_bounded_schemas
 from sealyard.versioning import Plan
 from sealyard.wording import suggest
 from sealyard.yard.executions import AnalyzeRequest, ExecuteRequest, Execution
@@ -303,7 +303,7 @@ class CodeRun:
         found = await find_tools(
             self._yard, request, visit=run.visit, view=self._snapshot, guard=run.guard, execution_id=run.id
         )
-        return [msgspec.to_builtins(hit) for hit in found.hits]
+        return [msgspec.to_builtins(hit) for hit in with_bounded_schemas(found.hits)]
 
 
 def find_tool(snapshot: Snapshot, name: str) -> ToolSpec:

@@ -480,6 +480,10 @@ class Surface:
         if given.execution_id is not None:
             looking = self._look(caller, given.execution_id, cancel=given.cancel)
             return Prepared(work=looking, write=partial(self._polled, request, _written(request.arguments)))
+        if given.cancel:
+            raise InvalidRequest(
+                "cancel is true, and no run is named. Give execution_id to stop a run, or leave out cancel to run code."
+            )
         run = ExecuteRequest(
             code=given.code,
             language=given.language,

@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from sealyard.config import Machine, read_machine
+from sealyard.config.clients.documents import render as render_file
 from sealyard.config.clients.known import CLIENTS, Gateway
 from sealyard.config.clients.merging import merge, render
-from sealyard.config.clients.rewrite import plan_apply
+from sealyard.config.clients.rewrite import Change, plan_apply
 from sealyard.config.clients.servers import Found, find_places, find_servers
-from sealyard.config.references import describe_upstream, diff, find_literals, hide_arguments, looks_secret
+from sealyard.config.references import describe_upstream, find_literals, hide_arguments, looks_secret
 from sealyard.config.settings import UpstreamEntry, read_settings
 from sealyard.errors import InvalidConfig, InvalidRequest
 from sealyard.values.tools import OAuthConfig
@@ -467,6 +468,17 @@ def test_rendered_file_reads_back_as_what_was_found(machine: Machine) -> None:
         ("X", "Bearer abc", True),
         ("X", "postgres://u:p@h/d", True),
         ("X", "https://h/p:q@r", False),
+        ("X", "https://h:8080/@scope/package", False),
+        ("X", "ssh://git@h/x", False),
+        ("X", "https://abc@h/x", True),
+        ("X", "postgres://u:p/w@h/d", True),
+        ("X", "postgres://${U}:p@h/d", True),
+        ("X", "postgres://u:p@${H}/d", True),
+        ("X", "postgres://${U}:${P}@h/d", False),
+        ("X", "see Basic dXNlcjpwYXNz", True),
+        ("API_TOKEN", "abc${X}", True),
+        ("PASSWORD", "12345678", True),
+        ("USE_TOKEN", "true", False),
         ("GITHUB_TOKEN", "${GITHUB_TOKEN}", False),
         ("Authorization", "Bearer ${env:T}", False),
         ("GITHUB_TOKEN", "${GITHUB_TOKEN:-abc}", True),
@@ -494,6 +506,12 @@ def test_every_place_of_a_literal_secret_is_named() -> None:
 BEARER = "0123456789abcdef0123"
 
 
+def shown_of(document: dict[str, Any], name: str = "f.json") -> str:
+    """The diff of a new file with this content."""
+    text = json.dumps(document) if name.endswith(".json") else render_file(document, Path(name))
+    return Change(client="cursor", path=Path(name), old=None, new=text.encode(), kept_in=Path()).diff()
+
+
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
@@ -508,7 +526,7 @@ BEARER = "0123456789abcdef0123"
         ([f"--env=API_TOKEN={BEARER}"], ["--env=API_TOKEN=…"]),
         (["-e", f"API_TOKEN={BEARER}"], ["-e", "API_TOKEN=…"]),
         (["-c", f"TEAM=a API_TOKEN={BEARER} npx server"], ["-c", "TEAM=a API_TOKEN=…"]),
-        ([f"https://mcp.example/?a=1&api_key={BEARER}"], ["https://mcp.example/?a=1&api_key=…"]),
+        ([f"https://mcp.example/?a=1&api_key={BEARER}"], ["https://mcp.example/?a=…&api_key=…"]),
         ([f"--password=two words {BEARER}"], ["--password=…"]),
         ([f"--token=${{TOKEN:-{BEARER}}}"], ["--token=…"]),
     ],
@@ -520,7 +538,7 @@ def test_a_secret_in_an_argument_is_hidden_wherever_it_stands(arguments: list[st
     assert hide_arguments(arguments) == shown
     assert BEARER not in describe_upstream(entry)
     assert list(find_literals(entry)) == ["args"]
-    assert BEARER not in diff("", json.dumps(arguments), "f", values=[{"args": arguments}])
+    assert BEARER not in shown_of({"args": arguments})
 
 
 @pytest.mark.parametrize(
@@ -569,29 +587,107 @@ def test_a_secret_in_an_address_is_hidden(url: str) -> None:
     assert list(find_literals(entry)) == ["url"]
 
 
-def test_diff_shows_no_secret_in_any_spelling() -> None:
-    """Neither in the entries nor around them; short and long, escaped and quoted otherwise."""
-    secrets = ["ab", "slash/es+in=it", 'quo"te and é', "sk-ant-" + "x" * 20]
-    document = {
-        "primaryApiKey": secrets[3],
-        "mcpServers": {
-            "a": {"env": {f"V{n}": each for n, each in enumerate(secrets)}, "args": ["--token", secrets[1]]}
-        },
-    }
-    old = "\n".join(
-        [
-            json.dumps(document, indent=1),
-            json.dumps(document, indent=1, ensure_ascii=False).replace("/", "\\/"),
-            f"K = '{secrets[1]}'",
-        ]
-    )
-    shown = diff(old, "", "f", values=[document])
+SECRET = "s3cr3t-Value9"
+SPELLINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"args": [f"--token={SECRET}"]}, {"args": ["--token=…"]}),
+    ({"args": ["--token=s3c"]}, {"args": ["--token=…"]}),
+    ({"args": ["--token", SECRET]}, {"args": ["--token", "…"]}),
+    ({"args": ["--password", "-9s3c/r"]}, {"args": ["--password", "…"]}),
+    ({"args": ["--password=83719204"]}, {"args": ["--password=…"]}),
+    ({"args": ["--password", 83719204, {"X_KEY": SECRET}, 7]}, {"args": ["--password", "…", {"X_KEY": "…"}, 7]}),
+    ({"args": ["--max-tokens=4096", "--token", "true"]}, {"args": ["--max-tokens=4096", "--token", "true"]}),
+    ({"args": [f"Authorization: Bearer {SECRET}"]}, {"args": ["Authorization: …"]}),
+    ({"args": ["-H", f"X: Bearer ${{T}} {SECRET}"]}, {"args": ["-H", "X: …"]}),
+    ({"args": ["--header=X: Basic dXNlcjpzM2M="]}, {"args": ["--header=X: …"]}),
+    ({"args": ["Basic dXNlcjpzM2M="]}, {"args": ["…"]}),
+    ({"args": ["-e", f"FOO={SECRET}"]}, {"args": ["-e", "FOO=…"]}),
+    ({"args": [f"--env=FOO={SECRET}"]}, {"args": ["--env=FOO=…"]}),
+    ({"args": ["-e", "FOO=${FOO}", "-e", "FOO"]}, {"args": ["-e", "FOO=${FOO}", "-e", "FOO"]}),
+    ({"args": [f"API_KEY={SECRET}", f"run API_KEY = {SECRET}"]}, {"args": ["API_KEY=…", "run API_KEY = …"]}),
+    ({"args": ["-u", f"me:{SECRET}", "--user", "1000:1000"]}, {"args": ["-u", "me:…", "--user", "1000:1000"]}),
+    ({"args": [f"https://{SECRET}@h/x"]}, {"args": ["https://…@h/x"]}),
+    ({"args": [f"postgres://me:p/{SECRET}@h/x"]}, {"args": ["postgres://…"]}),
+    ({"args": [f"postgres://me:{SECRET}@${{HOST}}/x"]}, {"args": ["postgres://…@${HOST}/x"]}),
+    ({"args": [f"https://h/?sig={SECRET}&on=true"]}, {"args": ["https://h/?sig=…&on=true"]}),
+    ({"args": f"--token={SECRET}"}, {"args": "--token=…"}),
+    ({"command": f"server --token={SECRET}"}, {"command": "server --token=…"}),
+    ({"command": ["server", "--token", SECRET]}, {"command": ["server", "--token", "…"]}),
+    ({"env": {"ANY": SECRET, "PIN": 83719204, "ON": True}}, {"env": {"ANY": "…", "PIN": "…", "ON": True}}),
+    ({"env": {"DB": f"postgres://me:{SECRET}@${{HOST}}"}}, {"env": {"DB": "…"}}),
+    ({"env": {"A": f"${{A:-{SECRET}}}", "B": "${B}"}}, {"env": {"A": "…", "B": "${B}"}}),
+    ({"env": [f"ANY={SECRET}"]}, {"env": ["…"]}),
+    ({"headers": {"X": SECRET, "A": "Bearer ${T}"}}, {"headers": {"X": "…", "A": "Bearer ${T}"}}),
+    ({"url": f"https://{SECRET}@h/"}, {"url": "https://…@h/"}),
+    ({"url": f"https://h/?k={SECRET}&x=${{X}}"}, {"url": "https://h/?k=…&x=${X}"}),
+    ({"uri": f"https://h/?{SECRET}#{SECRET}"}, {"uri": "https://h/?…#…"}),
+    ({"url": f"http://[{SECRET}"}, {"url": "…"}),
+    ({"oauth": {"clientSecret": SECRET}}, {"oauth": {"clientSecret": "…"}}),
+]
 
-    for secret in secrets[1:]:
-        assert secret not in shown
-        assert json.dumps(secret)[1:-1] not in shown
-    assert '"ab"' not in shown
-    assert "slash" not in shown
+
+@pytest.mark.behaviour("clients.diff")
+@pytest.mark.parametrize("name", ["f.json", "f.toml", "f.yaml"])
+def test_diff_conceals_secrets_by_their_place(name: str) -> None:
+    """Every value of variables and headers, and of arguments and addresses what is or looks like a secret."""
+    for entry, shown in SPELLINGS:
+        lines = shown_of({"mcpServers": {"a": entry}}, name).splitlines()[3:]
+        text = "\n".join(line.removeprefix("+") for line in lines)
+        assert text == render_file({"mcpServers": {"a": shown}}, Path(name)).rstrip("\n")
+
+
+def test_diff_leaves_out_what_does_not_change(machine: Machine) -> None:
+    """Secrets elsewhere in the file, escapes of any kind, and comments, in which an old entry may stand."""
+    text = """{
+      "primaryApiKey": "other-one",
+      // "old": {"env": {"T": "s3cr3t-Value9"}},
+      "mcpServers": {"a": {"command": "a", "env": {"T": "s3\\u0063r3t-Value9"}}, "odd": {"type": "pigeon"}}
+    }"""
+    put(machine, ".cursor/mcp.json", text)
+    (change,) = plan_apply("cursor", machine, Gateway(command=("t",)))
+
+    assert change.diff().splitlines()[3:] == [
+        " {",
+        '   "mcpServers": {',
+        '-    "a": {',
+        '-      "command": "a",',
+        '-      "env": {',
+        '-        "T": "…"',
+        "-      }",
+        '+    "sealyard": {',
+        '+      "command": "t",',
+        '+      "args": []',
+        "     }",
+        "   }",
+        " }",
+    ]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "a=",
+        "a:",
+        "-eyJ",
+        "${a:-",
+        "${input:a",
+        "://a:",
+        "://@",
+        "@",
+        "bearer x ",
+        "token=1 ",
+        "token:true,",
+        "'a': ",
+        "?a=b&",
+    ],
+)
+def test_hostile_argument_is_read_once(unit: str) -> None:
+    """A cloned project may hold anything; a step for each pair of its characters would take hours."""
+    text = unit * (300_000 // len(unit))
+    entry = UpstreamEntry(command="x", args=(text, "--token", text), env={"A": text})
+
+    assert describe_upstream(entry).startswith("x ")
+    assert len(list(find_literals(entry))) <= 2
+    assert shown_of({"a": {"args": [text], "url": f"https://h/{text}", "env": {"A": text}}}).count('"A": "…"') == 1
 
 
 CODEX = """\
@@ -707,7 +803,7 @@ def test_each_client_gets_what_it_needs_to_show_the_tools(machine: Machine) -> N
         "opencode": {"type": "local", "command": ["t", "a"], "enabled": True},
         "windsurf": plain,
         "copilot": {"type": "local"} | plain | {"tools": ["*"], "deferTools": "never"},
-        "zed": plain,
+        "zed": plain | {"timeout": 300},
         "cline": {"type": "stdio"} | plain | {"timeout": 300},
         "qwen": plain | {"alwaysLoadTools": True},
         "amp": plain,
@@ -756,7 +852,7 @@ def test_each_client_reaches_an_address_in_its_own_words(machine: Machine) -> No
         "amp": {"url": ADDRESS, "headers": BEARER_OF},
     }
     assert Gateway(url=ADDRESS).entry("codex") == codex
-    assert Gateway(url=ADDRESS).entry("zed") == {"url": ADDRESS}
+    assert Gateway(url=ADDRESS).entry("zed") == {"url": ADDRESS, "timeout": 300}
     assert Gateway(url=ADDRESS).entry("cline") == {"type": "streamableHttp", "url": ADDRESS, "timeout": 300}
     for name in (*entries, "goose"):
         (change,) = plan_apply(name, machine, with_token)
@@ -859,6 +955,27 @@ def test_both_places_of_one_file_change_together(machine: Machine) -> None:
         }
     ]
     assert changes[0].notes == ("'odd' stays: sealyard cannot read it",)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (".cursor/mcp.json", '{"mcpServers": [{"name": "a"}]}', "mcpServers is not an object"),
+        (".cursor/mcp.json", '{"mcpServers": "a"}', "mcpServers is not an object"),
+        (".codex/config.toml", '[[mcp_servers]]\nname = "a"\n', "mcp_servers is not an object"),
+        (".config/goose/config.yaml", "extensions: [a]\n", "extensions is not an object"),
+        (".config/goose/config.yaml", "- a\n", "the whole is not an object"),
+        (".continue/config.yaml", "mcpServers: {a: {command: a}}\n", "mcpServers is not a list"),
+    ],
+)
+def test_apply_in_place_of_something_else_is_refused(machine: Machine, name: str, text: str, message: str) -> None:
+    """It may be of another version of the client, and would be lost."""
+    file = put(machine, name, text)
+    client = {"cursor": "cursor", "codex": "codex", "config": "goose", "continue": "continue"}[name[1:].split("/")[0]]
+    with pytest.raises(InvalidConfig) as caught:
+        plan_apply(client, machine, Gateway(command=("t",)))
+
+    assert str(caught.value) == f"{str(file)!r} cannot be changed: {message}. Correct it there."
 
 
 def test_apply_to_a_broken_file_is_refused(machine: Machine) -> None:

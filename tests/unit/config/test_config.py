@@ -202,7 +202,7 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
     )
 
     assert [describe_upstream(each) for each in config.upstreams.values()] == [
-        "run '${TOKEN}' --key … --password=… … 'y z' (env: KEY, REF)",
+        "run '${TOKEN}' --key … --password=… pg://…@h 'y z' (env: KEY, REF)",
         "https://…@x.example/${TOKEN}?k=…&t=${TOKEN} (headers: X-Key, Authorization)",
     ]
     for each in (

@@ -1,9 +1,14 @@
 """Arguments as clients write them, read as they are meant."""
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from sealyard.errors import InvalidRequest
 from sealyard.skills import SaveSkill
 from sealyard.yard import AnalyzeRequest
 from sealyard.yard.surface.arguments import as_meant, with_decoded
@@ -14,9 +19,9 @@ ROWS = [{"a": 1}, {"a": 2}]
 @pytest.mark.parametrize("nothing", [None, "", {}])
 def test_an_optional_argument_that_says_nothing_is_absent(nothing: Any) -> None:
     """smolagents makes a model give every argument: beside rows it gives an empty source."""
-    given = {"analysis_type": "filter", "data": ROWS, "source": nothing, "parameters": nothing}
+    said = {"analysis_type": "filter", "data": ROWS, "source": nothing, "parameters": nothing}
 
-    assert as_meant(given, AnalyzeRequest) == {"analysis_type": "filter", "data": ROWS}
+    assert as_meant(said, AnalyzeRequest) == {"analysis_type": "filter", "data": ROWS}
 
 
 def test_an_empty_object_says_something_where_none_belongs() -> None:
@@ -40,16 +45,62 @@ def test_json_in_a_text_is_what_it_holds(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["int", "[1, 2", "[" * 100_000, '["' + "x" * (1 << 18) + '"]'],
-    ids=["a type", "broken", "deep", "long"],
+    [
+        *("int", "[1, 2", "[" * 100_000, '["' + "x" * (1 << 17) + '"]', "[1e999]", "[NaN]", "[-Infinity]"),
+        *(f"[{'1' * 5_000}]", r'["\ud800"]', r'{"\uDFFF": 1}'),
+    ],
+    ids=["a type", "broken", "deep", "long", "too large", "nan", "infinite", "digits", "half a pair", "half a key"],
 )
 def test_a_text_that_holds_none_stays_a_text(text: str) -> None:
     """However deep or long it is, it is not searched for long: what reads it refuses it."""
     assert with_decoded({"output": text}, SaveSkill)["output"] == text
 
 
+def test_texts_are_bounded_together() -> None:
+    """One request with several of them costs no more than one."""
+    half = '["' + "x" * (1 << 16) + '"]'
+
+    assert with_decoded({"inputs": half}, SaveSkill)["inputs"] == ["x" * (1 << 16)]
+    assert with_decoded({"inputs": half, "examples": half}, SaveSkill) == {"inputs": half, "examples": half}
+
+
+@pytest.mark.parametrize("text", ["[" * 201 + "]" * 201, '{"a":' * 201 + "1" + "}" * 201])
+def test_json_in_a_text_is_no_deeper_than_other_data(text: str) -> None:
+    """Whatever handles it later bears no more."""
+    with pytest.raises(InvalidRequest, match=r"^data is nested more than 200 levels deep\. Send flatter data\.$"):
+        with_decoded({"data": text}, AnalyzeRequest)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ).filter(lambda value: isinstance(value, dict | list))
+)
+def test_json_in_a_text_is_read_as_it_was_written(value: Any) -> None:
+    """Small and large numbers, and every character."""
+    assert with_decoded({"data": json.dumps(value)}, AnalyzeRequest)["data"] == value
+    assert with_decoded({"data": msgspec.json.encode(value).decode()}, AnalyzeRequest)["data"] == value
+
+
+@pytest.mark.parametrize("nothing", ["null", "None", " NONE "])
+def test_null_in_a_text_is_nothing_where_no_text_belongs(nothing: str) -> None:
+    """A text may be that word, and so may the name of a type."""
+    assert as_meant({"timeout_seconds": nothing, "source": nothing, "session": nothing}, AnalyzeRequest) == {
+        "session": nothing
+    }
+    assert as_meant({"output": nothing, "tags": nothing}, SaveSkill) == {"output": nothing}
+
+
+def test_a_choice_may_be_written_in_capitals() -> None:
+    """Those who name a level or a kind mean the one there is."""
+    said = {"analysis_type": " Filter", "isolation_level": "HARDENED"}
+
+    assert as_meant(said, AnalyzeRequest) == {"analysis_type": "filter", "isolation_level": "hardened"}
+
+
 def test_code_that_looks_like_json_stays_code() -> None:
     """Arguments that are texts are never decoded."""
-    given = {"name": "[1]", "code": "[1, 2]", "description": '{"a": 1}'}
+    said = {"name": "[1]", "code": "[1, 2]", "description": '{"a": 1}'}
 
-    assert with_decoded(given, SaveSkill) == given
+    assert with_decoded(said, SaveSkill) == said

@@ -62,7 +62,7 @@ def test_all_servers_are_named_as_far_as_they_fit() -> None:
 
 def test_schemas_are_for_programs_and_bounded() -> None:
     """A model gets none; a program gets those of the best hits, also where a model would get a name alone."""
-    schema = {"type": "object", "description": "x" * (300 << 10)}
+    schema = {"type": "object", "description": "x" * (100 << 10)}
     found = tuple(msgspec.structs.replace(hit, input_schema=schema) for hit in hits(50, 1_000))
     answer = SearchAnswer(hits=found, total=50)
 
@@ -70,8 +70,10 @@ def test_schemas_are_for_programs_and_bounded() -> None:
     more = json.loads(search_text(answer, [], 2_000, schemas=True))
 
     given = [hit.pop("input_schema", None) for hit in more["tools"]]
+    left = [hit.pop("left_out", None) for hit in more["tools"]]
     assert more == json.loads(text)
-    assert given == [schema] * 3 + [None] * 47
+    assert given == [schema] * 2 + [None] * 48
+    assert left == [None] * 2 + ["input_schema did not fit. Search for this tool by its name, with limit=1."] * 48
 
 
 @pytest.mark.parametrize(("limit", "given"), [(1, 1), (50, 50), (51, 50), (100, 50), (10**30, 50)])

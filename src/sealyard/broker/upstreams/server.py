@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from sealyard.errors import InvalidArguments, ToolFailed, UpstreamError
-from sealyard.values.documents import read_leniently
+from sealyard.values.documents import read_exactly, read_leniently
 from sealyard.values.tools import Definition, UpstreamStatus
 from sealyard.wording import COMPLAINT_CHARACTERS, short
 
@@ -240,7 +240,7 @@ def decode_answer(message: bytes | bytearray) -> Any:
     """The JSON in an upstream's message, read as leniently as possible. Raises `UpstreamError` if it cannot be read."""
     try:
         try:
-            return msgspec.json.decode(message)
+            return read_exactly(message)
         except ValueError:
             return read_leniently(message)
     except RecursionError:
@@ -327,7 +327,7 @@ def _parse(text: str) -> Any:
     stripped = text.strip()
     if stripped.startswith(("{", "[")):
         try:
-            return msgspec.json.decode(stripped)
+            return read_exactly(stripped)
         except (ValueError, RecursionError):
             pass  # perhaps only because of NaN, which many servers write
         try:

@@ -1,8 +1,8 @@
 """The files of MCP clients: where they are, the servers in them, and sealyard in place of these servers.
 
 From the top layer down: `merging` makes a `sealyard.toml` of the servers, `rewrite` changes clients' files and undoes
-that, `servers` finds the places and reads entries, `known` is what each client takes, `launch` starts the gateway from
-other systems, `documents` reads and changes text, that of YAML in `blocks`.
+that, `backups` keeps what was there, `servers` finds the places and reads entries, `known` is what each client takes,
+`launch` starts the gateway from other systems, `documents` reads and changes text, that of YAML in `blocks`.
 """
 
 from typing import TYPE_CHECKING

@@ -4,7 +4,7 @@ Only the core that JSON has is read. Messages hold a line and a column and nothi
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,7 +12,6 @@ import yaml
 
 _DEPTH = 100
 """Levels of nesting: ten times what clients write, and a tenth of what recursion bears."""
-_TEXT = "tag:yaml.org,2002:str"
 _REMARK = re.compile(r"\s*(#.*)?$")
 
 
@@ -127,7 +126,7 @@ def put_yaml(text: str, key: str, wanted: dict[str, Any], like: str) -> tuple[st
     own = _entries(lines, root, 0, _document_end(lines))
     block = _block_in(like, key, wanted[key])
     if block is None:
-        block = _dump_yaml({key: wanted[key]}, _lines_of(lines, own.get(key)) | _lines_in(like, key), line)
+        block = _render_block({key: wanted[key]}, _lines_of(lines, own.get(key)) | _lines_in(like, key), line)
     if key in own:
         before, old, after = lines[: own[key].key], lines[own[key].key : own[key].end], lines[own[key].end :]
     else:
@@ -139,28 +138,14 @@ def put_yaml(text: str, key: str, wanted: dict[str, Any], like: str) -> tuple[st
     return "".join(before) + block + "".join(after), loses
 
 
-def _document_end(lines: list[str]) -> int:
-    return next((number for number, each in enumerate(lines) if each.startswith("...")), len(lines))
-
-
-def mask(text: str, secrets: Collection[str]) -> str:
-    """The text with dots for every scalar that shows one of the secrets, however it is spelled."""
-    nodes, spans = [_load(text, lambda loader: loader.get_single_node())], []
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, yaml.ScalarNode):
-            if node.tag == _TEXT and any(_shows(node.value, secret) for secret in secrets):
-                spans.append((node.start_mark.index, node.end_mark.index))
-        elif node is not None:
-            nodes += [each for pair in node.value for each in (pair if isinstance(pair, tuple) else (pair,))]
-    for start, end in sorted(spans, reverse=True):
-        text = f'{text[:start]}"…"{text[start:end][len(text[start:end].rstrip()) :]}{text[end:]}'
+def dump_yaml(value: Any) -> str:
+    """The value as a text in blocks."""
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1 << 20)
     return text
 
 
-def _shows(text: str, secret: str) -> bool:
-    """True if the text is the secret, or an argument or a header that ends with it."""
-    return text.endswith(secret) and (text == secret or text[: -len(secret)].endswith(("=", " ", ":")))
+def _document_end(lines: list[str]) -> int:
+    return next((number for number, each in enumerate(lines) if each.startswith("...")), len(lines))
 
 
 class _Spelled(msgspec.Struct, frozen=True):
@@ -204,25 +189,20 @@ def _lines_of(lines: list[str], entry: _Entry | None) -> dict[str, _Spelled]:
     return found
 
 
-def _dump_yaml(table: dict[str, Any], spelled: Mapping[str, _Spelled], line: str) -> str:
+def _render_block(table: dict[str, Any], spelled: Mapping[str, _Spelled], line: str) -> str:
     """The table of one key as lines; its entries as they are spelled already, if they are in one indentation."""
     ((key, value),) = table.items()
     values = value if isinstance(value, dict) else {}
     kept = {name: spelled[name] for name in values if name in spelled and spelled[name].value == values[name]}
     columns = {each.column for each in kept.values()}
     if len(columns) != 1:
-        return _spell_yaml(table).replace("\n", line)
+        return dump_yaml(table).replace("\n", line)
     indent = " " * columns.pop()
     entries = [
         kept[name].text
         if name in kept
-        else re.sub("^(?=.)", indent, _spell_yaml({name: each}), flags=re.MULTILINE).replace("\n", line)
+        else re.sub("^(?=.)", indent, dump_yaml({name: each}), flags=re.MULTILINE).replace("\n", line)
         for name, each in values.items()
     ]
     entries = [each if each.endswith(("\n", "\r")) else each + line for each in entries]
     return f"{key}:{line}{''.join(entries)}"
-
-
-def _spell_yaml(value: Any) -> str:
-    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1 << 20)
-    return text

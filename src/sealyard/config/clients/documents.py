@@ -7,8 +7,8 @@ nothing of the content, which may be secret.
 
 import importlib
 import json
-import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from itertools import accumulate
@@ -45,23 +45,55 @@ class InvalidJson(ValueError):
     """The text is not JSON, not even with comments; the message names the place."""
 
 
+def read_bytes(path: Path) -> bytes | None:
+    """The file's content; `None` if there is no file.
+
+    Raises:
+        InvalidConfig: It is not a file that can be read, or larger than any client's file is.
+    """
+    most = _MOST_BYTES.get(path.suffix, _MOST_OTHER_BYTES)
+    try:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):  # opening a pipe would wait for its other end
+            raise InvalidConfig(f"{str(path)!r} is not a regular file. Give one.")
+        if state.st_size > most:
+            raise InvalidConfig(f"{str(path)!r} has more than {most:,} bytes. Shorten it.")
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InvalidConfig(f"{str(path)!r} cannot be read: {error.strerror}. Check the path and its rights.") from None
+
+
 def read_document(path: Path) -> Any:
-    """The parsed content of a file. That of an empty one is an empty object.
+    """The parsed content of a file. That of an empty one, or of none, is an empty object.
 
     Raises:
         InvalidConfig: It cannot be read; the message names the file, and the line if it has one.
     """
-    if os.path.exists(path) and not path.is_file():  # opening a pipe would wait for its other end
-        raise InvalidConfig(f"{str(path)!r} is not a regular file. Give one.")
-    most = _MOST_BYTES.get(path.suffix, _MOST_OTHER_BYTES)
+    return parse_file(decode(read_bytes(path) or b"", path), path)
+
+
+def decode(content: bytes, path: Path) -> str:
+    """The text of a file, with its byte order mark if it has one.
+
+    Raises:
+        InvalidConfig: It is not UTF-8.
+    """
     try:
-        if path.stat().st_size > most:
-            raise InvalidConfig(f"{str(path)!r} has more than {most:,} bytes. Shorten it.")
-        return parse(path.read_bytes().decode("utf-8-sig"), path)
-    except OSError as error:
-        raise InvalidConfig(f"{str(path)!r} cannot be read: {error.strerror}. Check the path and its rights.") from None
+        return content.decode()
     except UnicodeDecodeError as error:
         raise InvalidConfig(f"{str(path)!r} is not UTF-8 after byte {error.start}. Save it as UTF-8 text.") from None
+
+
+def parse_file(text: str, path: Path) -> Any:
+    """The value of the text of a file.
+
+    Raises:
+        InvalidConfig: It cannot be read; the message names the file, and the line if it has one.
+    """
+    try:
+        return parse(text, path)
     except ValueError as error:
         raise InvalidConfig(f"{str(path)!r} is not {format_name(path)}: {error}. Correct it there.") from None
     except RecursionError:
@@ -89,10 +121,15 @@ def parse(text: str, path: Path) -> Any:
     return parse_json(text) if text.strip() else {}
 
 
-def mask(text: str, secrets: list[str], path: Path) -> str:
-    """The text of a file with dots for secrets that its format spells in a way of its own."""
-    masked: str = _yaml().mask(text, secrets) if format_name(path) == "YAML" else text
-    return masked
+def render(value: Any, path: Path) -> str:
+    """The text of a file that has this value, in the plainest layout of its format."""
+    match format_name(path):
+        case "TOML":
+            return dump_toml(value)
+        case "YAML":
+            spelled: str = _yaml().dump_yaml(value)
+            return spelled
+    return _spell(value, indent=2) + "\n"
 
 
 def _yaml() -> ModuleType:
@@ -152,14 +189,18 @@ def put(
     return changed, [f"the comments inside {names[-1]!r} go with its entries"] if loses_comments else []
 
 
-def _replace(document: Any, keys: tuple[str, ...], value: Any) -> Any:
+def _replace(document: Any, keys: tuple[str, ...], value: Any, at: str = "the whole") -> Any:
+    if keys[:1] == (LISTED,):
+        if document is not None and not isinstance(document, list):
+            raise ValueError(f"{at} is not a list")  # nobody can tell what it means
+        unnamed = [each for each in document or () if not _is_named(each)]
+        return [*unnamed, *_replace(_by_name(document), keys[1:], value, at).values()]
+    if document is not None and not isinstance(document, dict):
+        raise ValueError(f"{at} is not an object")
     if not keys:
         return value
-    if keys[0] == LISTED:
-        unnamed = [each for each in document if not _is_named(each)] if isinstance(document, list) else []
-        return [*unnamed, *_replace(_by_name(document), keys[1:], value).values()]
-    document = document if isinstance(document, dict) else {}
-    return {**document, keys[0]: _replace(document.get(keys[0]), keys[1:], value)}
+    document = document or {}
+    return {**document, keys[0]: _replace(document.get(keys[0]), keys[1:], value, keys[0])}
 
 
 # JSON

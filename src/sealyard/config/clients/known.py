@@ -45,8 +45,8 @@ class Files(msgspec.Struct, frozen=True):
     """The first that exists counts, else the last."""
     keys: tuple[str, ...] = ("mcpServers",)
     """The path to the object; `PROJECT` stands for the folder of the project."""
-    variable: str = ""
-    """The variable that names the file in place of all this."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Variables with a path in place of all this, and where the file is below it. The first that is set counts."""
     systems: tuple[str, ...] = ()
     """The systems on which it is there, as `sys.platform` says it. By default all."""
     new: str = ""
@@ -176,12 +176,20 @@ CLIENTS = {
             Files("settings", ("zed/settings.json",), ("context_servers",), systems=("linux", "darwin")),
             Files("programs", ("Zed/settings.json",), ("context_servers",), systems=("win32",)),
         ),
-        remote={"url": "URL"},
+        local={**_LOCAL, "timeout": _MINUTES},
+        remote={"url": "URL", "timeout": _MINUTES},
     ),
     "cline": Client(
         title="Cline",
         files=(
-            Files("home", (".cline/data/settings/cline_mcp_settings.json",), variable="CLINE_MCP_SETTINGS_PATH"),
+            Files(
+                *("home", (".cline/data/settings/cline_mcp_settings.json",)),
+                variables=(
+                    ("CLINE_MCP_SETTINGS_PATH", ""),
+                    ("CLINE_DATA_DIR", "settings/cline_mcp_settings.json"),
+                    ("CLINE_DIR", "data/settings/cline_mcp_settings.json"),
+                ),
+            ),
             Files(
                 "programs",
                 ("Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",),
@@ -193,8 +201,16 @@ CLIENTS = {
     "goose": Client(
         title="Goose",
         files=(
-            Files("settings", ("goose/config.yaml",), ("extensions",), systems=("linux", "darwin")),
-            Files("programs", ("Block/goose/config/config.yaml",), ("extensions",), systems=("win32",)),
+            Files(
+                *("settings", ("goose/config.yaml",), ("extensions",)),
+                variables=(("GOOSE_PATH_ROOT", "config/config.yaml"),),
+                systems=("linux", "darwin"),
+            ),
+            Files(
+                *("programs", ("Block/goose/config/config.yaml",), ("extensions",)),
+                variables=(("GOOSE_PATH_ROOT", "config/config.yaml"),),
+                systems=("win32",),
+            ),
         ),
         local={**_GOOSE, "type": "stdio", "cmd": "COMMAND", "args": "ARGS"},
         remote={**_GOOSE, "type": "streamable_http", "uri": "URL"},
@@ -202,7 +218,11 @@ CLIENTS = {
     ),
     "qwen": Client(
         title="Qwen Code",
-        files=(Files("project", (".qwen/settings.json",)), Files("qwen", ("settings.json",))),
+        files=(
+            Files("project", (".qwen/settings.local.json",)),
+            Files("project", (".qwen/settings.json",)),
+            Files("qwen", ("settings.json",)),
+        ),
         local={**_LOCAL, "alwaysLoadTools": True},  # it hides tools behind a search of its own
         remote={"httpUrl": "URL", "alwaysLoadTools": True},
         token=_ENV,
@@ -228,7 +248,7 @@ CLIENTS = {
             Files("project", (".amp/settings.jsonc", ".amp/settings.json"), ("amp.mcpServers",)),
             Files(
                 *("settings", ("amp/settings.jsonc", "amp/settings.json"), ("amp.mcpServers",)),
-                variable="AMP_SETTINGS_FILE",
+                variables=(("AMP_SETTINGS_FILE", ""),),
             ),
         ),
         remote={"url": "URL"},

@@ -22,7 +22,9 @@ def launch(
     """
     if machine.platform == "linux":
         return (*own, "serve", str(config))
-    if machine.platform == "win32" and (wsl := find("wsl.exe")) is not None:
+    wsl = find("wsl.exe") if machine.platform == "win32" else None
+    # The search begins in the working directory, where a cloned project may hold one.
+    if wsl is not None and PureWindowsPath(wsl).is_absolute():
         return (wsl, *_IN_WSL, "serve", _path_in_wsl(config))
     raise InvalidRequest(
         "The gateway runs on Linux. Start it in a container or a virtual machine, or on another computer, and give its"

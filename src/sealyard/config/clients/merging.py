@@ -1,14 +1,15 @@
 """Turns the servers of clients into a `sealyard.toml`: one upstream for each server, however many clients have it."""
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from sealyard.config.clients.documents import dump_toml
+from sealyard.config.clients.backups import backup_folder
+from sealyard.config.clients.documents import dump_toml, read_bytes
 from sealyard.config.clients.known import CLIENTS
-from sealyard.config.clients.rewrite import Change, read_bytes
+from sealyard.config.clients.rewrite import Change
 from sealyard.config.clients.servers import Found, Survey, read_file
 from sealyard.config.references import find_literals, has_reference, map_texts, name_of_input
 from sealyard.config.settings import Machine, UpstreamEntry
@@ -55,12 +56,22 @@ def plan_config(output: Path, survey: Survey, machine: Machine, *, force: bool, 
             existing, text = read_file(output, machine)[1], old.decode("utf-8-sig")
         except InvalidConfig as error:
             if not force:
-                raise InvalidConfig(f"{error} Or give --force to replace it; a copy is kept beside it.") from None
+                raise InvalidConfig(f"{error} Or give --force to replace it; a copy is kept.") from None
     servers = [each for each in survey.servers if not everywhere or each.place.project is None]
     added = merge(servers, existing=existing, folder=output.parent)
     new = old if not added and text is not None else render(added, existing=text).encode()
     return Draft(
-        change=Change(client="", path=output, old=old, new=new),
+        change=Change(
+            client="",
+            path=output,
+            # A cloned project may hold a link in its place; in the user's folder for settings, links are the user's.
+            inside=machine.directory
+            if output.is_relative_to(machine.directory) and output.parent != machine.config_folder
+            else None,
+            old=old,
+            new=new,
+            kept_in=backup_folder(machine),
+        ),
         is_empty=not added and not existing,
         added=tuple(upstream.name for upstream in added),
         notes=(
@@ -80,13 +91,15 @@ def merge(servers: Iterable[Found], *, existing: Mapping[str, UpstreamEntry], fo
     known = {_identity(entry) for entry in existing.values()}
     merged: dict[str, list[Found]] = {}
     names: dict[str, str] = {}
+    taken = set(existing)
     for each in servers:
         each = msgspec.structs.replace(each, entry=_settle(each.entry, each.place.project, folder))
         identity = _identity(each.entry)
         if identity in known or (each.name in existing and _is_version(existing[each.name], of=each.entry)):
             continue
         if identity not in names:
-            names[identity] = _choose_name(each, {*existing, *merged})
+            names[identity] = _choose_name(each, taken)
+            taken.add(names[identity])
         merged.setdefault(names[identity], []).append(each)
     return [_combine(name, group) for name, group in merged.items()]
 
@@ -126,11 +139,17 @@ def _is_version(entry: UpstreamEntry, *, of: UpstreamEntry) -> bool:
 
 def _lost_filters(servers: Iterable[Found], existing: Mapping[str, UpstreamEntry], output: Path) -> Iterator[str]:
     """A note on each server that is in the file already and lets more tools through there than a client does."""
+    same: dict[str, list[str]] = {}
+    for name, entry in existing.items():
+        same.setdefault(_identity(entry), []).append(name)
     for each in servers:
         settled = _settle(each.entry, each.place.project, output.parent)
-        for name, entry in existing.items():
-            is_it = _identity(entry) == _identity(settled) or (name == each.name and _is_version(entry, of=settled))
-            if is_it and _intersect([entry, settled]) != (entry.tools, entry.without_tools):
+        names = set(same.get(_identity(settled), ()))
+        if each.name in existing and _is_version(existing[each.name], of=settled):
+            names.add(each.name)
+        for name in sorted(names):
+            entry = existing[name]
+            if _intersect([entry, settled]) != (entry.tools, entry.without_tools):
                 yield (
                     f"{name}: {CLIENTS[each.place.client].title} lets fewer tools through than {str(output)!r}: set"
                     " 'tools' or 'without_tools' there"
@@ -140,15 +159,21 @@ def _lost_filters(servers: Iterable[Found], existing: Mapping[str, UpstreamEntry
 def _intersect(entries: list[UpstreamEntry]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """The patterns of the tools that all entries let through, and of those that one of them leaves out."""
     lists = [each.tools for each in entries if each.tools is not None]
-    tools = tuple(dict.fromkeys(tool for each in lists for tool in each if all(_allows(one, tool) for one in lists)))
+    allowing = [_allows(each) for each in lists]
+    tools = tuple(dict.fromkeys(tool for each in lists for tool in each if all(allows(tool) for allows in allowing)))
     left_out = dict.fromkeys(tool for each in entries for tool in each.without_tools)
     return (tools if lists else None), tuple(left_out)
 
 
-def _allows(tools: tuple[str, ...], tool: str) -> bool:
-    """True if the patterns let through all that this one does, which may be a pattern too."""
-    is_pattern = "*" in tool or "?" in tool
-    return tool in tools or "*" in tools or (not is_pattern and bool(tools) and glob(*tools)(tool) is not None)
+def _allows(tools: tuple[str, ...]) -> Callable[[str], bool]:
+    """Says of a pattern or a name whether the patterns let through all that it does."""
+    same, matches = set(tools), glob(*tools) if tools else None
+
+    def allows(tool: str) -> bool:
+        is_pattern = "*" in tool or "?" in tool
+        return tool in same or "*" in same or (not is_pattern and matches is not None and matches(tool) is not None)
+
+    return allows
 
 
 def _choose_name(found: Found, taken: set[str]) -> str:

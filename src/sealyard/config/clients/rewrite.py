@@ -1,52 +1,55 @@
 """Puts sealyard into a client's file in place of its servers, and takes it out again. All other text stays unchanged.
 
-A crash leaves the old file or the new one, and the replaced content is kept beside it for an undo.
+A crash leaves the old file or the new one, and the replaced content is kept for an undo; see `backups`.
 `take_over_files` changes configurations and clients' entries of the product's former name in the same way.
 """
 
-import datetime
-import hashlib
+import difflib
 import itertools
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from sealyard.config.clients.documents import find_table, format_name, mask, parse, put, read_document
+from sealyard.config.clients.backups import (
+    Backup,
+    Record,
+    Table,
+    backup_folder,
+    digest,
+    find_backups,
+    stamp,
+    write_backup,
+)
+from sealyard.config.clients.documents import (
+    decode,
+    find_table,
+    format_name,
+    parse,
+    parse_file,
+    put,
+    read_bytes,
+    render,
+)
 from sealyard.config.clients.known import Gateway
 from sealyard.config.clients.servers import Place, find_places, is_no_server, read_servers
-from sealyard.config.references import diff
+from sealyard.config.references import conceal
 from sealyard.config.settings import Machine
 from sealyard.disk import drafted, locked
 from sealyard.errors import InvalidConfig, InvalidRequest, SealyardError
 from sealyard.former import FORMER, PRESENT, starts
 
-_BACKUP = re.compile(rf"\.({PRESENT}|{FORMER})-backup-([0-9]{{8}}T[0-9]{{12}}Z)-([0-9a-f]{{16}})(-new)?")
+_FORMER_BACKUP = re.compile(rf"\.{FORMER}-backup-([0-9]{{8}}T[0-9]{{12}}Z)-([0-9a-f]{{16}})(-new)?")
 _OLD, _NEW = f"{FORMER}.toml", f"{PRESENT}.toml"
+_OWN = (PRESENT, FORMER)
 _EXAMPLES = f"{FORMER}.examples.".encode()
 """The servers to try the product with, which a configuration may start."""
 _STARTED = re.compile(rb"[\"'/\\]" + FORMER.encode() + rb"(\.exe)?[\"'\[@=<>~!]")
 """A mark in the text of every entry that starts the former program. Files without it are not parsed."""
-
-
-class Backup(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as it was before sealyard changed it. Its name holds everything that an undo must know."""
-
-    path: Path
-    digest: str
-    """The digest of the text that sealyard wrote: another one means that somebody changed the file since."""
-    was_absent: bool
-    is_former: bool = False
-    """The product made it under its former name."""
-
-    def read_original(self) -> bytes | None:
-        """The file as it was; `None` if there was none."""
-        return None if self.was_absent else read_bytes(self.path)
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,10 +59,18 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """Empty for a file of sealyard's own: a new one needs no backup."""
     everywhere: bool = False
     """True if a server in the file counts in every folder."""
+    in_project: bool = False
+    """True if one counts in the project alone. A file may have both."""
     path: Path
+    inside: Path | None = None
+    """As in a `Place`."""
     old: bytes | None
     new: bytes | None
     notes: tuple[str, ...] = ()
+    kept_in: Path
+    """The folder of backups."""
+    tables: tuple[Table, ...] = ()
+    """The objects of servers that it changes."""
     backups: tuple[Backup, ...] = ()
     """Of an undo: the backups that it passes, the newest first. The last one is the original."""
     is_partial: bool = False
@@ -69,17 +80,24 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return f"Change(client={self.client!r}, path={self.path!r})"
 
     def diff(self) -> str:
-        """The diff, with dots for secrets. They are not known in a text that cannot be parsed: it is left out."""
-        texts, values = [], []
+        """The settings that differ, with dots for secrets. Comments and layout are left out: they may hold any secret.
+
+        A text that cannot be parsed is left out too.
+        """
+        values: list[Any] = []
         for content in (self.old, self.new):
-            text = (content or b"").decode("utf-8-sig", "replace")
+            text = (content or b"").decode(errors="replace")
             try:
                 values.append(parse(text, self.path))
             except (ValueError, RecursionError):
-                text = f"({len(text):,} characters that are not {format_name(self.path)})\n"
-            texts.append(text)
-        old, new = texts
-        return diff(old, new, str(self.path), values=values, mask=partial(mask, path=self.path))
+                values.append(f"({len(text):,} characters that are not {format_name(self.path)})\n")
+        texts = [
+            each if isinstance(each, str) else render(conceal(each), self.path) if each else ""
+            for each in _differences(*values)
+        ]
+        old, new = (each.splitlines() for each in texts)
+        lines = difflib.unified_diff(old, new, str(self.path), str(self.path), lineterm="")
+        return "".join(f"{line}\n" for line in lines)
 
     def write(self) -> Path | None:
         """Write the file, or remove it; returns the backup that was made. An undo removes its backups instead.
@@ -88,19 +106,40 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
             InvalidRequest: The file is not `old` any more, or cannot be written.
         """
         if self.backups:
-            _check_unchanged(self.path, self.old)
-            if self.new is None:
-                Path(os.path.realpath(self.path)).unlink(missing_ok=True)
-            else:
-                replace_file(self.path, self.new, mode=_mode(self.backups[-1].path))
+            replace_file(self.path, old=self.old, new=self.new, inside=self.inside, mode=self.backups[-1].record.mode)
             for backup in () if self.is_partial else self.backups:
                 backup.path.unlink()
             return None
-        assert self.new is not None  # only an undo removes a file
         if self.old is None and not self.client:
-            replace_file(self.path, self.new)
+            replace_file(self.path, old=None, new=self.new, inside=self.inside)
             return None
-        return change_file(self.path, old=self.old, new=self.new).path
+        record = Record(
+            file=str(self.path),
+            client=self.client,
+            at=stamp(),
+            written=digest(self.new),
+            original=None if self.old is None else digest(self.old),
+            mode=stat.S_IMODE(self.path.stat().st_mode) if self.path.exists() else 0o600,
+            inside=None if self.inside is None else str(self.inside),
+            tables=self.tables,
+        )
+        backup = write_backup(self.kept_in, record, self.old or b"")
+        try:
+            replace_file(self.path, old=self.old, new=self.new, inside=self.inside)
+        except SealyardError:
+            backup.path.unlink()
+            raise
+        return backup.path
+
+
+def _differences(old: Any, new: Any) -> tuple[Any, Any]:
+    """Both values without the members that are equal in both, at every level."""
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return old, new
+    pairs = {key: _differences(old[key], new[key]) for key in old if key in new and old[key] != new[key]}
+    olds = {key: pairs[key][0] if key in pairs else each for key, each in old.items() if key in pairs or key not in new}
+    news = {key: pairs[key][1] if key in pairs else each for key, each in new.items() if key in pairs or key not in old}
+    return olds, news
 
 
 def plan_apply(client: str, machine: Machine, gateway: Gateway) -> list[Change]:
@@ -110,50 +149,63 @@ def plan_apply(client: str, machine: Machine, gateway: Gateway) -> list[Change]:
 
     Raises:
         InvalidConfig: A file cannot be read.
-        InvalidRequest: The client cannot reach the gateway.
+        InvalidRequest: The client cannot reach the gateway, or a project's file is a link out of it.
     """
     places = [place for place in find_places(machine) if place.client == client]
-    documents = {place.path: read_document(place.path) if os.path.exists(place.path) else {} for place in places}
+    contents = {path: read_bytes(path) for path in dict.fromkeys(place.path for place in places)}
+    # Read once: a client may write its file at any moment, and what is planned must be of one state of it.
+    documents = {path: parse_file(decode(content or b"", path), path) for path, content in contents.items()}
     chosen = [place for place in places if find_table(documents[place.path], place.keys)]
     users = [place for place in places if place.project is None]
-    chosen = chosen or [place for place in users if os.path.exists(place.path)] or users[:1]
+    chosen = chosen or [place for place in users if contents[place.path] is not None] or users[:1]
     return [
-        _plan_file([place for place in chosen if place.path == path], documents[path], gateway)
+        _plan_file([place for place in chosen if place.path == path], contents[path], documents[path], gateway, machine)
         for path in dict.fromkeys(place.path for place in chosen)
     ]
 
 
-def plan_undo(clients: Iterable[str], machine: Machine) -> tuple[list[Change], list[str]]:
-    """The undo of every file of these clients, and a sentence for each file where it cannot be done.
+def plan_undo(clients: Collection[str], machine: Machine) -> tuple[list[Change], list[str]]:
+    """The undo of every file of these clients, wherever it is, and a sentence for each where it cannot be done.
 
     A file that sealyard wrote last gets its bytes of before. In one that has changed since, sealyard goes and the
-    servers that it replaced come back, entry by entry; one that has got its name since stays.
+    servers that it replaced come back, entry by entry; one that has got its name since stays. A file whose folder is
+    gone is passed over, and its backup stays.
     """
-    places = [place for place in find_places(machine) if place.client in clients]
-    changes, problems = [], []
-    for path in dict.fromkeys(place.path for place in places):
-        try:
-            if backups := tuple(find_backups(path)):
-                changes.append(_plan_undo([place for place in places if place.path == path], backups))
-        except SealyardError as error:
-            problems.append(str(error))
+    backups, problems = find_backups(machine)
+    backups += _former_backups(machine)
+    files: dict[str, list[Backup]] = {}
+    for backup in sorted(backups, key=lambda each: each.record.at, reverse=True):
+        files.setdefault(backup.record.file, []).append(backup)
+    changes = []
+    for file, found in files.items():
+        while found and not found[-1].record.tables:  # before the first change that an undo undoes
+            found.pop()
+        if found and found[0].record.client in clients and os.path.isdir(os.path.dirname(file)):
+            try:
+                changes.append(_plan_undo(Path(file), tuple(found), machine))
+            except SealyardError as error:
+                problems.append(str(error))
     return changes, problems
 
 
-def _plan_undo(places: list[Place], backups: tuple[Backup, ...]) -> Change:
-    path = places[0].path
+def _plan_undo(path: Path, backups: tuple[Backup, ...], machine: Machine) -> Change:
+    newest = backups[0].record
+    inside = Path(newest.inside) if newest.inside is not None else None
+    follow(path, inside)
     now, originals = read_bytes(path), [backup.read_original() for backup in backups]
-    is_ours = now is None or now == originals[0] or digest(now) == backups[0].digest
+    is_ours = now is None or now == originals[0] or digest(now).startswith(newest.written)
     # Each step led to the next one, or did not get beyond its backup.
     steps = zip(originals, originals[1:], backups[1:], strict=False)
-    is_ours = is_ours and all(digest(new) == backup.digest or new == old for new, old, backup in steps)
-    new, notes = (originals[-1], []) if is_ours else _put_back((now or b"").decode(), backups, places)
+    is_ours = is_ours and all(digest(new).startswith(backup.record.written) or new == old for new, old, backup in steps)
+    new, notes = (originals[-1], []) if is_ours else _put_back(decode(now or b"", path), path, originals, backups)
     return Change(
-        client=places[0].client,
+        client=newest.client,
         path=path,
+        inside=inside,
         old=now,
         new=new,
         notes=(*_link_notes(path), *notes),
+        kept_in=backup_folder(machine),
         backups=backups,
         is_partial=bool(notes),
     )
@@ -163,170 +215,188 @@ def _link_notes(path: Path) -> list[str]:
     return [] if path.resolve() == path else [f"{path} is a link: {path.resolve()} is what changes"]
 
 
-def _put_back(text: str, backups: tuple[Backup, ...], places: list[Place]) -> tuple[bytes | None, list[str]]:
+def _put_back(
+    text: str, path: Path, originals: list[bytes | None], backups: tuple[Backup, ...]
+) -> tuple[bytes, list[str]]:
     """The present text without sealyard and with the servers that it replaced, and a note on each that stays out."""
-    path, notes = places[0].path, []
-    document = read_document(path)
-    texts = [_read_text(backup) for backup in reversed(backups)]
+    document, notes = parse_file(text, path), []
     try:
+        texts = [(content or b"").decode() for content in reversed(originals)]
         olds = [parse(each, path) for each in texts]
     except (ValueError, RecursionError):
         raise InvalidConfig(f"A backup of {str(path)!r} cannot be read. Change the file by hand.") from None
-    for place in places:
-        present = {name: raw for name, raw in find_table(document, place.keys).items() if not _is_ours(name, raw)}
-        replaced = {name: raw for old in olds for name, raw in _replaced(old, place).items()}
-        first = find_table(olds[0], place.keys)
-        if PRESENT in first and not _is_former(first[PRESENT]):
-            replaced[PRESENT] = first[PRESENT]  # written by hand before
-        changed = [
-            name for name in present if name in (PRESENT, FORMER) or replaced.get(name, present[name]) != present[name]
-        ]
+    steps = list(zip(olds, texts, (backup.record.tables for backup in reversed(backups)), strict=True))
+    for keys in dict.fromkeys(table.keys for _, _, tables in steps for table in tables):
+        own = [(old, like, table.names) for old, like, tables in steps for table in tables if table.keys == keys]
+        first = find_table(own[0][0], keys)
+        present = {name: raw for name, raw in find_table(document, keys).items() if not _is_ours(name, raw)}
+        replaced = {
+            name: raw
+            for old, _, names in own
+            for name, raw in find_table(old, keys).items()
+            # One of sealyard's name comes back if it was there before the first step, and not of its former product.
+            if name in names and (name not in _OWN or (name in first and not _is_former(first[name])))
+        }
+        replaced |= {name: first[name] for name in _OWN if name in replaced}
+        changed = [name for name in present if name in _OWN or replaced.get(name, present[name]) != present[name]]
         notes += [
             f"{name!r} in {str(path)!r} was changed since and stays as it is. What it was is in"
-            f" {backups[-1].path.name!r}, which stays"
+            f" {str(backups[-1].path)!r}, which stays"
             for name in changed
         ]
         wanted = replaced | present
         ordered = {name: wanted[name] for name in (*first, *wanted) if name in wanted}
-        text, _ = put(text, path, place.keys, ordered, like=texts[0])
+        text, _ = put(text, path, keys, ordered, like=own[0][1])
     return text.encode(), notes
 
 
-def _read_text(backup: Backup) -> str:
-    return (backup.read_original() or b"").decode("utf-8-sig", "replace")
+def _former_backups(machine: Machine) -> list[Backup]:
+    """The backups that the product made under its former name, beside clients' files in the user's own folders.
+
+    Those in a project may have come with it.
+    """
+    found = []
+    places = [place for place in find_places(machine) if place.inside is None]
+    for path in dict.fromkeys(place.path for place in places):
+        names = os.listdir(path.parent) if path.parent.is_dir() else []
+        ends = ((name, _FORMER_BACKUP.fullmatch(name.removeprefix(path.name))) for name in sorted(names))
+        files = [(path.with_name(name), match) for name, match in ends if match and name.startswith(path.name)]
+        files = [(file, match) for file, match in files if file.is_file() and not file.is_symlink()]
+        documents = [_read_quietly(file, path) for file, _ in files] + [_read_quietly(path, path)]
+        for (file, match), old, new in zip(files, documents, documents[1:], strict=False):
+            own = _with_projects([place for place in places if place.path == path], old)
+            tables = (
+                Table(keys=place.keys, names=_replaced(old, place))
+                for place in own
+                # It changed one project of all those in the file.
+                if place.project is None or any(name in _OWN for name in find_table(new, place.keys))
+            )
+            record = Record(
+                file=str(path),
+                client=own[0].client,
+                at=match[1],
+                written=match[2],
+                original=None if match[3] else digest(read_bytes(file)),
+                mode=stat.S_IMODE(file.stat().st_mode),
+                tables=tuple(tables),
+            )
+            found.append(Backup(path=file, record=record, is_former=True))
+    return found
 
 
-def _replaced(old: Any, place: Place) -> dict[str, Any]:
-    """The servers that sealyard has taken out of a file: those that it can read, without itself."""
+def _read_quietly(file: Path, path: Path) -> Any:
+    """The value of another text of the file at `path`; an empty object if it cannot be read."""
+    try:
+        return parse_file(decode(read_bytes(file) or b"", path), path)
+    except InvalidConfig:
+        return {}
+
+
+def _replaced(old: Any, place: Place) -> tuple[str, ...]:
+    """The servers that sealyard takes out of a file: those that it can read, and itself."""
     table = find_table(old, place.keys)
     names = {found.name for found in read_servers(old, place)[0]}
-    return {name: raw for name, raw in _without_own(table).items() if name in names}
+    return tuple(name for name in table if name in names or name in _OWN)
 
 
 def _is_ours(name: str, raw: Any) -> bool:
     """True for an entry that `sealyard init` wrote, not for another server that has got its name since."""
-    if name not in (PRESENT, FORMER) or not isinstance(raw, dict):
+    if name not in _OWN or not isinstance(raw, dict):
         return False
     command, arguments = _command(raw)
     return command is None or starts(command, arguments) or any(PRESENT in each for each in arguments)
 
 
-def _plan_file(places: list[Place], document: Any, gateway: Gateway) -> Change:
-    client, path = places[0].client, places[0].path
-    old = read_bytes(path)
-    text, notes = (places[0].new.encode() if old is None else old).decode(), _link_notes(path)
+def _plan_file(places: list[Place], old: bytes | None, document: Any, gateway: Gateway, machine: Machine) -> Change:
+    first, notes, tables = places[0], _link_notes(places[0].path), []
+    follow(first.path, first.inside)
+    text = first.new if old is None else decode(old, first.path)
     for place in places:
-        readable = {found.name for found in read_servers(document, place)[0]}
-        others = _without_own(find_table(document, place.keys))
-        kept = {name: raw for name, raw in others.items() if name not in readable}
-        if unread := [name for name, raw in kept.items() if not is_no_server(raw, client)]:
+        table, names = find_table(document, place.keys), _replaced(document, place)
+        kept = {name: raw for name, raw in table.items() if name not in names}
+        if unread := [name for name, raw in kept.items() if not is_no_server(raw, place.client)]:
             notes.append(f"{', '.join(map(repr, unread))} stays: sealyard cannot read it")
-        entry = gateway.entry(client, everywhere=place.project is None)
-        text, lost = put(text, path, place.keys, {PRESENT: entry, **kept})
+        entry = gateway.entry(place.client, everywhere=place.project is None)
+        text, lost = put(text, place.path, place.keys, {PRESENT: entry, **kept})
         notes += lost
-    everywhere = any(place.project is None for place in places)
-    return Change(client=client, path=path, old=old, new=text.encode(), notes=tuple(notes), everywhere=everywhere)
+        tables.append(Table(keys=place.keys, names=names))
+    return Change(
+        client=first.client,
+        everywhere=any(place.project is None for place in places),
+        in_project=any(place.project is not None for place in places),
+        path=first.path,
+        inside=first.inside,
+        old=old,
+        new=text.encode(),
+        notes=tuple(notes),
+        kept_in=backup_folder(machine),
+        tables=tuple(tables),
+    )
 
 
-def _without_own(servers: dict[str, Any]) -> dict[str, Any]:
-    return {name: raw for name, raw in servers.items() if name not in (PRESENT, FORMER)}
+# Writing
 
 
-# Files and their backups
-
-
-def digest(content: bytes | None) -> str:
-    """A short name for a file's content."""
-    return hashlib.sha256(content or b"").hexdigest()[:16]
-
-
-def read_bytes(path: Path) -> bytes | None:
-    """The file's content; `None` if there is no file.
-
-    Raises:
-        InvalidRequest: It cannot be read.
-    """
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise InvalidRequest(f"{str(path)!r} cannot be read: {error.strerror}. Check its rights.") from None
-
-
-def change_file(path: Path, *, old: bytes | None, new: bytes) -> Backup:
-    """Write `new` in place of `old`, after a backup of `old` is on disk beside it.
+def follow(path: Path, inside: Path | None) -> Path:
+    """The file that a path leads to.
 
     Raises:
-        InvalidRequest: The file is not `old` any more, or cannot be written.
+        InvalidRequest: A link leads out of the project that the file is `inside`, or to nothing.
     """
-    _check_unchanged(path, old)
-    now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S%fZ")
-    name = f"{path.name}.sealyard-backup-{now}-{digest(new)}{'-new' if old is None else ''}"
-    backup = Backup(path=path.with_name(name), digest=digest(new), was_absent=old is None)
-    replace_file(backup.path, old or b"", mode=_mode(path))
-    try:
-        replace_file(path, new)
-    except InvalidRequest:
-        backup.path.unlink()
-        raise
-    return backup
+    target = Path(os.path.realpath(path))
+    if inside is not None and not target.is_relative_to(os.path.realpath(inside)):
+        raise InvalidRequest(
+            f"{str(path)!r} leads to {str(target)!r}, which is not in the project {str(inside)!r}. It stays as it is;"
+            " a project must not choose what else is written, so change that file by hand."
+        )
+    if os.path.islink(path) and not target.exists():
+        raise InvalidRequest(f"{str(path)!r} is a link to {str(target)!r}, where there is no file. Remove the link.")
+    return target
 
 
-def _check_unchanged(path: Path, old: bytes | None) -> None:
-    if read_bytes(path) != old:
-        raise InvalidRequest(f"{str(path)!r} was changed by somebody else just now. It is as they left it; try again.")
-
-
-def find_backups(path: Path) -> list[Backup]:
-    """All backups of the file, the newest first. A link is not one."""
-    found = []
-    for file in path.parent.glob("*") if path.parent.is_dir() else ():
-        match = _BACKUP.fullmatch(file.name.removeprefix(path.name)) if file.name.startswith(path.name) else None
-        if match and not file.is_symlink() and file.is_file():  # a cloned project may hold a link to any file
-            backup = Backup(path=file, digest=match[3], was_absent=match[4] is not None, is_former=match[1] == FORMER)
-            found.append((match[2], backup))
-    return [backup for _, backup in sorted(found, key=lambda each: each[0], reverse=True)]
-
-
-def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Put `content` in place of the file in one step, with the mode and owner of the old one; links are followed.
+def replace_file(
+    path: Path, *, old: bytes | None, new: bytes | None, inside: Path | None = None, mode: int = 0o600
+) -> None:
+    """Put `new` in place of `old` in one step, with the mode and owner of the file. Links are followed as by `follow`.
 
     `mode` is for a file that does not exist yet.
 
     Raises:
-        InvalidRequest: The file is read-only, a link to nothing, or cannot be written here.
+        InvalidRequest: The file is not `old` any more, is read-only, or cannot be written here.
     """
-    target = Path(os.path.realpath(path))
-    if os.path.islink(path) and not target.exists():  # a cloned project may hold a link to any place
-        raise InvalidRequest(f"{str(path)!r} is a link to {str(target)!r}, where there is no file. Remove the link.")
+    target = follow(path, inside)
     try:
-        _replace(target, content, mode)
+        if new is not None:
+            _replace(path, target, old, new, mode)
+        else:
+            _check_unchanged(path, old)
+            target.unlink(missing_ok=True)
     except OSError as error:
         raise InvalidRequest(
             f"{str(path)!r} cannot be written: {error.strerror}. It is as it was; check its rights and its folder's."
         ) from None
 
 
-def _replace(target: Path, content: bytes, mode: int) -> None:
+def _replace(path: Path, target: Path, old: bytes | None, new: bytes, mode: int) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    old = target.stat() if target.exists() else None
-    if old is not None and (not stat.S_ISREG(old.st_mode) or not old.st_mode & 0o222 or not os.access(target, os.W_OK)):
+    state = target.stat() if target.exists() else None
+    if state is not None and (not state.st_mode & 0o222 or not os.access(target, os.W_OK)):
         # A new file could replace it all the same, but its owner meant it to stay.
-        raise InvalidRequest(
-            f"{str(target)!r} is read-only or no regular file. It is as it was; make it writable first."
-        )
+        raise InvalidRequest(f"{str(target)!r} is read-only. It is as it was; make it writable first.")
     with drafted(target) as file:
-        file.write(content)
-        if not hasattr(os, "fchown"):  # Windows, where a new file has the rights of its folder
-            return
-        if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
-            os.fchown(file.fileno(), old.st_uid, old.st_gid)
-        os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode) if old is not None else mode)
+        file.write(new)
+        if hasattr(os, "fchown"):  # not on Windows, where a new file has the rights of its folder
+            if state is not None and (state.st_uid, state.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(file.fileno(), state.st_uid, state.st_gid)
+            os.fchmod(file.fileno(), stat.S_IMODE(state.st_mode) if state is not None else mode)
+        file.flush()
+        os.fsync(file.fileno())
+        _check_unchanged(path, old)  # last, as a client may write it at any moment
 
 
-def _mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+def _check_unchanged(path: Path, old: bytes | None) -> None:
+    if read_bytes(path) != old:
+        raise InvalidRequest(f"{str(path)!r} was changed by somebody else just now. It is as they left it; try again.")
 
 
 # Files of the former name
@@ -371,8 +441,8 @@ class _Taking:
                 if os.path.exists(new):
                     return  # another process was faster
                 text = (read_bytes(old) or b"").replace(_EXAMPLES, _EXAMPLES.replace(FORMER.encode(), PRESENT.encode()))
-                replace_file(new, text, mode=stat.S_IMODE(old.stat().st_mode))
-        except (InvalidRequest, OSError):
+                replace_file(new, old=None, new=text, mode=stat.S_IMODE(old.stat().st_mode))
+        except (SealyardError, OSError):
             return  # `load_config` reads it where it is, and says so
         self.notes.append(
             f"{str(old)!r} was copied to {str(new)!r}, which counts from now on. The old file stays as a backup."
@@ -380,9 +450,10 @@ class _Taking:
 
     def change_client(self, places: list[Place]) -> None:
         """Make the entries of one file that start the former program start this one. The rest of them stays."""
-        path = places[0].path
-        old, document = read_bytes(path), read_document(path)
-        text = (old or b"").decode()
+        path, inside = places[0].path, places[0].inside
+        old = read_bytes(path)
+        text = decode(old or b"", path)
+        document = parse_file(text, path)
         names: list[str] = []
         for place in _with_projects(places, document):
             for name, raw in find_table(document, place.keys).items():
@@ -390,9 +461,13 @@ class _Taking:
                     names.append(name)
                     text, _ = put(text, path, (*place.keys, name), self._rename(raw, place))
         if names:
-            backup = change_file(path, old=old, new=text.encode())
+            kept_in = backup_folder(self._machine)
+            client = places[0].client
+            change = Change(client=client, path=path, inside=inside, old=old, new=text.encode(), kept_in=kept_in)
             which = ", ".join(map(repr, dict.fromkeys(names)))
-            self.notes.append(f"{which} in {str(path)!r} starts {PRESENT} now. A copy of it is {backup.path.name!r}.")
+            self.notes.append(
+                f"{which} in {str(path)!r} starts {PRESENT} now. A copy of it is {str(change.write())!r}."
+            )
 
     def _rename(self, raw: dict[str, Any], place: Place) -> dict[str, Any]:
         """The entry with another command and, where they name the program or its configuration, other arguments."""

@@ -7,7 +7,7 @@ read is reported in a sentence, and the others are used.
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """The path to the object: `projects`, the folder, `mcpServers`."""
     project: Path | None = None
     """The folder that its servers belong to; `None` if they are the user's."""
+    inside: Path | None = None
+    """The folder of a project, which may come from somebody else: no link may lead a change out of it. Links in the
+    user's own folders are followed, as files of settings often are links."""
     new: str = ""
     """The text that a new file begins with."""
 
@@ -89,15 +92,24 @@ def find_places(machine: Machine) -> list[Place]:
 
 
 def _place(client: str, files: Files, machine: Machine) -> Place:
-    project, named = machine.directory, machine.environ.get(files.variable)
-    if named:
-        path = project / named
+    project = machine.directory
+    named = next(
+        (project / value / below for name, below in files.variables if (value := machine.environ.get(name))), None
+    )
+    if named is not None:
+        path = named
     else:
         folder = _folder(files.folder, machine)
         path = next((folder / name for name in files.names if os.path.exists(folder / name)), folder / files.names[-1])
     is_own = files.folder == "project" or "PROJECT" in files.keys
-    keys = tuple(str(project) if key == "PROJECT" else key for key in files.keys)
-    return Place(client=client, path=path, keys=keys, project=project if is_own else None, new=files.new)
+    return Place(
+        client=client,
+        path=path,
+        keys=tuple(str(project) if key == "PROJECT" else key for key in files.keys),
+        project=project if is_own else None,
+        inside=project if files.folder == "project" else None,
+        new=files.new,
+    )
 
 
 def _folder(name: str, machine: Machine) -> Path:
@@ -131,7 +143,7 @@ def find_servers(machine: Machine) -> Survey:
         if path not in documents:
             documents[path] = {}
             try:
-                documents[path] = read_document(path) if os.path.exists(path) else {}
+                documents[path] = read_document(path)
             except InvalidConfig as error:
                 problems.append(str(error))
         return documents[path]
@@ -140,7 +152,7 @@ def find_servers(machine: Machine) -> Survey:
     for place in places:
         found, wrong = read_servers(read(place.path), place)
         switches = [(each, _place(place.client, each.files, machine)) for each in CLIENTS[place.client].switches]
-        lists = [(each, where, _switched(read(where.path), where)) for each, where in switches]
+        lists = [(each, where, _matcher(_switched(read(where.path), where), where)) for each, where in switches]
         servers += [_switch(each, lists) for each in found if not _is_own(each)]
         problems += wrong
     return Survey(servers=servers, problems=problems, files=list(dict.fromkeys(place.path for place in places)))
@@ -157,10 +169,10 @@ def _switched(document: Any, place: Place) -> list[str] | None:
     return None
 
 
-def _switch(found: Found, lists: Iterable[tuple[Switches, Place, list[str] | None]]) -> Found:
+def _switch(found: Found, lists: Iterable[tuple[Switches, Place, Callable[[str], bool] | None]]) -> Found:
     """The server, disabled if its client has switched it off."""
     for switches, place, names in lists:
-        if names is not None and _is_named(found, names) != switches.are_on:
+        if names is not None and names(found.name) != switches.are_on:
             where = ".".join(place.keys) or place.path.name
             note = f"is disabled, as {CLIENTS[place.client].title} has it off by {where}"
             entry = msgspec.structs.replace(found.entry, disabled=True)
@@ -168,13 +180,17 @@ def _switch(found: Found, lists: Iterable[tuple[Switches, Place, list[str] | Non
     return found
 
 
-def _is_named(found: Found, names: list[str]) -> bool:
-    match found.place.client:
-        case "gemini":
-            return found.name.lower().strip() in (each.lower().strip() for each in names)
-        case "qwen":
-            return any(glob(each)(found.name) for each in names)
-    return found.name in names
+def _matcher(names: list[str] | None, place: Place) -> Callable[[str], bool] | None:
+    """Says whether a list of switches names a server, as its client compares names; `None` if there is no list."""
+    if names is None:
+        return None
+    if place.client == "qwen" and names:
+        fits = glob(*names)
+        return lambda name: fits(name) is not None
+    if place.client == "gemini":
+        known = {each.lower().strip() for each in names}
+        return lambda name: name.lower().strip() in known
+    return set(names).__contains__
 
 
 def _is_own(found: Found) -> bool:
@@ -227,7 +243,7 @@ def read_servers(document: Any, place: Place) -> tuple[list[Found], list[str]]:
         kind = "a list" if LISTED in place.keys else "an object"
         where = ".".join(key for key in place.keys if key != LISTED)
         return [], [f"In {str(place.path)!r}, {where} is not {kind}. Its servers are not used."]
-    found, problems = [], []
+    found, problems, inputs = [], [], _inputs(document)
     for name, raw in servers.items():
         if is_no_server(raw, place.client):
             continue
@@ -236,7 +252,7 @@ def read_servers(document: Any, place: Place) -> tuple[list[Found], list[str]]:
         except InvalidConfig as error:
             problems.append(f"{error} This server is not used.")
         else:
-            found.append(Found(place=place, name=name, entry=entry, notes=tuple(notes + _input_notes(document, raw))))
+            found.append(Found(place=place, name=name, entry=entry, notes=tuple(notes + _input_notes(inputs, raw))))
     return found, problems
 
 
@@ -311,7 +327,7 @@ def _read_server(name: str, raw: Any, place: Place) -> tuple[UpstreamEntry, list
 
 
 _MILLISECONDS = ("gemini", "qwen", "copilot")
-_SECONDS = ("cline", "goose")
+_SECONDS = ("cline", "goose", "zed")
 """The units of `timeout`. Other clients do not have it, or not for calls."""
 _SSE_BY_DEFAULT = ("gemini", "qwen", "cline")
 
@@ -413,14 +429,18 @@ def _translate(text: str, client: str) -> str:
     return re.sub(r"\$\{input:([^}:]+)\}", lambda match: f"${{{name_of_input(match[1])}}}", text)
 
 
-def _input_notes(document: Any, raw: Any) -> list[str]:
-    """Notes on the variables to set in place of the inputs that VS Code asks for."""
+def _inputs(document: Any) -> dict[str, Any]:
+    """The description of each input that VS Code asks for."""
     inputs = document.get("inputs") if isinstance(document, Mapping) else None
-    described = {
+    return {
         each["id"]: each.get("description")
         for each in (inputs if isinstance(inputs, list) else ())
         if isinstance(each, Mapping) and isinstance(each.get("id"), str)
     }
+
+
+def _input_notes(described: Mapping[str, Any], raw: Any) -> list[str]:
+    """Notes on the variables to set in place of the inputs that VS Code asks for."""
     used = dict.fromkeys(re.findall(r"\$\{input:([^}:]+)\}", repr(raw)))
     return [
         f"set {name_of_input(each)} in the environment: VS Code asks for it"

@@ -10,6 +10,7 @@ Nothing is run to find a value: only plain dicts, lists and modules are looked i
 import ast
 import builtins
 import difflib
+import importlib
 import inspect
 import itertools
 import os
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import tools
+import words
 
 _UNKNOWN = object()
 """Marks a value that cannot be found."""
@@ -77,7 +79,7 @@ class Place:
             case ast.Constant():
                 return node.value
             case ast.Name():
-                for names in (self._frame.f_locals, self._frame.f_globals, vars(builtins)):
+                for names in (self._frame.f_locals, self._frame.f_globals, self._frame.f_builtins):
                     if node.id in names:
                         return names[node.id]
             case ast.Subscript():
@@ -260,6 +262,12 @@ def _name_error(error: Any, found: re.Match[str], place: Place) -> str | None:
     if name in sys.stdlib_module_names:
         return f"Import it first: `import {name}`."
     if homes := tools.homes(name):
+        # Only now: it imports what few runs need.
+        for module in words.LIBRARY:
+            if name in vars(importlib.import_module(module)):
+                return f"Import it first: `from {module} import {name}`."
+        homes = [] if name in words.ELSEWHERE else homes
+    if homes:
         ways = " or ".join(f"`from {tools.ROOT}.{home} import {name}`" for home in homes[:_HOMES_SHOWN])
         return f"Import it first: {ways}."
     near = next(iter(difflib.get_close_matches(name[:_NAME_CHARACTERS], place.names(), n=1)), None)

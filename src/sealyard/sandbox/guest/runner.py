@@ -178,8 +178,10 @@ def _furnish(job: dict[str, Any]) -> dict[str, Any]:
     call_tool = names["call_tool"]
     tools.connect(job["stubs"], (call_tool, call_tool.__sealyard_async__))
     skills.provide(names, job["context"])
-    for function, server in job["tools"].items():
-        names.setdefault(function, tools.find(server, function))
+    if job["tools"]:
+        # Behind all other names, and in no namespace that the code can look through.
+        found = {function: tools.find(server, function) for function, server in job["tools"].items()}
+        names["__builtins__"] = {**found, **_builtins}
     return names
 
 

@@ -12,6 +12,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SCALARS = frozenset({str, int, float, bool, type(None)})
+LIBRARY = """
+    ast asyncio base64 bisect calendar cmath collections collections.abc concurrent.futures contextlib copy csv
+    dataclasses datetime decimal difflib enum fnmatch fractions functools glob gzip hashlib heapq hmac html io
+    ipaddress itertools json logging math operator os os.path pathlib pickle pprint queue random re secrets shlex
+    shutil statistics string struct subprocess sys tempfile textwrap threading time traceback types typing unicodedata
+    urllib.parse urllib.request uuid warnings weakref zlib zoneinfo
+""".split()
+"""The modules whose functions people call without importing them."""
+ELSEWHERE = (
+    *("np", "pd", "pl", "dt", "plt", "duckdb", "numpy", "pandas", "polars", "scipy", "sns", "requests", "tqdm"),
+    *("DataFrame", "Series", "array", "arange", "linspace", "zeros", "ones", "concat", "merge", "pivot_table"),
+    *("read_csv", "read_excel", "read_json", "read_parquet", "to_datetime", "to_numeric"),
+    *("true", "false", "null", "none", "undefined", "nil", "NULL", "console", "require", "display", "get_ipython"),
+    *("basestring", "execfile", "file", "long", "raw_input", "reload", "unichr", "unicode", "xrange"),
+)
+"""Names of packages for data, of notebooks, of other languages and of Python 2."""
+
 _NAME_CHARACTERS = 60  # of a class or a key in a message: longer ones are generated
 _TEXT_CHARACTERS = 40  # of a text in quotes: escapes may make it longer
 

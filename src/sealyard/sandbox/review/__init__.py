@@ -25,6 +25,7 @@ import msgspec
 from sealyard.code import Names, Place, Source, read
 from sealyard.errors import HelperFailed, InvalidRequest
 from sealyard.offload import Offload, Query, short_work
+from sealyard.sandbox.guest.words import ELSEWHERE, LIBRARY
 from sealyard.sandbox.policy import (
     NATIVE_MODULES,
     NETWORK_MODULES,
@@ -85,7 +86,10 @@ class ToolReference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unbound(ToolReference, frozen=True, kw_only=True):
-    """A function that the code calls and that nothing in it binds. It may be a tool that was not imported."""
+    """A function that the code calls, and whose every use ends the run, since nothing binds it.
+
+    It may be a tool that was not imported.
+    """
 
     name: str
     calls: int | None = 0
@@ -102,8 +106,12 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     references: tuple[ToolReference, ...] = ()
     """The tools and servers that the code names, in the order of the text; at most 200."""
     unbound: tuple[Unbound, ...] = ()
-    """Functions that it calls and nothing binds, at most 200: none that is built in, or usually imported from Python's
-    own library, so that no tool can stand in for those."""
+    """Functions that it calls, that nothing binds, and whose absence it does not notice, at most 200: none that is
+    built in, or usually imported from Python's own library, so that no tool can stand in for those."""
+
+    imports_at: int = 0
+    """With `unbound`, the place in the code for further imports, in characters: behind a docstring and what it takes
+    from `__future__`, which must come first."""
 
     def with_tools(self, servers: Mapping[str, str]) -> "Review":
         """The verdict over the code if it imported these functions, each from its server."""
@@ -242,6 +250,7 @@ _PARENTS = frozenset(("__mro__", "__base__", "__bases__"))
 _WALK_STEPS = _WALK_ENDS | _PARENTS | {"__init__"}
 """One of these below one of `_WALK_ENDS` has no honest purpose."""
 
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _STDLIB = frozenset(sys.stdlib_module_names)
 _WORKING_DIRECTORY = "/workspace"
 _SYSTEM_FILES = ("/etc/localtime", "/usr/share/zoneinfo", "/etc/passwd")  # the sandbox has a passwd file of its own
@@ -254,29 +263,13 @@ _TOOL_CALLERS = frozenset(
 )
 _GUEST_NAMES = ("ToolError", "call_mcp_tool", "call_tool", "context", "result", "search_tools")
 """Names that every run has or asks for."""
-_LIBRARY = """
-    ast asyncio base64 bisect calendar cmath collections collections.abc concurrent.futures contextlib copy csv
-    dataclasses datetime decimal difflib enum fnmatch fractions functools glob gzip hashlib heapq hmac html io
-    ipaddress itertools json logging math operator os os.path pathlib pickle pprint queue random re secrets shlex
-    shutil statistics string struct subprocess sys tempfile textwrap threading time traceback types typing unicodedata
-    urllib.parse urllib.request uuid warnings weakref zlib zoneinfo
-""".split()
-"""The modules whose functions people call without importing them."""
-_ELSEWHERE = (
-    *("np", "pd", "pl", "dt", "plt", "duckdb", "numpy", "pandas", "polars", "scipy", "sns", "requests", "tqdm"),
-    *("DataFrame", "Series", "array", "arange", "linspace", "zeros", "ones", "concat", "merge", "pivot_table"),
-    *("read_csv", "read_excel", "read_json", "read_parquet", "to_datetime", "to_numeric"),
-    *("true", "false", "null", "none", "undefined", "nil", "NULL", "console", "require", "display", "get_ipython"),
-    *("basestring", "execfile", "file", "long", "raw_input", "reload", "unichr", "unicode", "xrange"),
-)
-"""Names of packages for data, of notebooks, of other languages and of Python 2."""
 
 
 @functools.cache
 def _familiar() -> frozenset[str]:
     """Names that code calls when its author forgot an import: a tool named so would be handed the data."""
-    own = [name for module in _LIBRARY for name in vars(importlib.import_module(module)) if not name.startswith("_")]
-    return frozenset((*dir(builtins), *_GUEST_NAMES, *sys.stdlib_module_names, *_ELSEWHERE, *own))
+    own = [name for module in LIBRARY for name in vars(importlib.import_module(module)) if not name.startswith("_")]
+    return frozenset((*dir(builtins), *_GUEST_NAMES, *sys.stdlib_module_names, *ELSEWHERE, *own))
 
 
 _SLEEPS = frozenset(("time.sleep", "asyncio.sleep"))
@@ -321,7 +314,7 @@ def review(
     rules = _Rules(names, notes, policy, packages=packages)
     for noted, place in names.noted:
         rules.check(noted, place)
-    return notes.review(rules.estimate())
+    return notes.review(rules.estimate(), names.tree)
 
 
 async def offloaded_review(
@@ -436,7 +429,7 @@ class _Notes:
         line, offset = min((line, offset), (node.lineno, node.col_offset))
         self._unbound[node.id] = line, offset, None if calls is None or before is None else before + calls
 
-    def review(self, estimate: Estimate) -> Review:
+    def review(self, estimate: Estimate, tree: ast.Module) -> Review:
         ranked = sorted(self._found.items(), key=lambda item: (item[1][0], item[0]))  # "refuse" sorts before "warn"
         named = sorted(self._references.items(), key=lambda item: (item[1], item[0][1] or ""))[:MAX_REFERENCES]
         lines = _split_lines(self._code) if ranked or named or self._unbound else []
@@ -473,7 +466,29 @@ class _Notes:
             for name, (line, offset, calls) in list(self._unbound.items())[:MAX_REFERENCES]
         )
         verdict = ranked[0][1][0] if ranked else "allow"
-        return Review(verdict=verdict, findings=findings, estimate=estimate, references=references, unbound=unbound)
+        return Review(
+            verdict=verdict,
+            findings=findings,
+            estimate=estimate,
+            references=references,
+            unbound=unbound,
+            imports_at=_imports_at(tree, self._code, lines) if unbound else 0,
+        )
+
+
+def _imports_at(tree: ast.Module, code: str, lines: list[str]) -> int:
+    """The beginning of the first statement that may stand behind other imports; its line may hold one before it."""
+    kept = 1 if ast.get_docstring(tree, clean=False) is not None else 0
+    while isinstance(node := tree.body[kept], ast.ImportFrom) and node.module == "__future__":
+        kept += 1
+    line, column = node.lineno, node.col_offset
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.decorator_list:
+        line = node.decorator_list[0].lineno
+        while not lines[line - 1].lstrip().startswith("@"):  # in `@(` the expression begins on a later line
+            line -= 1
+        column = lines[line - 1].index("@")
+    start = [0, *(found.end() for found in _LINE_END.finditer(code))][line - 1]
+    return start + _column(lines, line, column) - 1
 
 
 @functools.lru_cache(maxsize=32)  # a gateway has three levels, and a few limits that runs ask for
@@ -504,6 +519,8 @@ class _Rules:
         self._unbound = names.unbound.keys() - names.bound
         if self._unbound:
             self._unbound -= _familiar()
+        if self._unbound:
+            self._unbound = names.missed(self._unbound)
         self._covered: set[int] = set()
         """Nodes that the finding about a larger node covers."""
         self._calls = 0
@@ -787,7 +804,7 @@ def _prefixes(name: str) -> list[str]:
 
 def _split_lines(code: str) -> list[str]:
     """Lines as Python counts them; `splitlines` would also split at form feeds and the like."""
-    return re.split(r"\r\n|\r|\n", code)
+    return _LINE_END.split(code)
 
 
 def _source_line(lines: list[str], line: int | None) -> str | None:

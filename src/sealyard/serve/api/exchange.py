@@ -28,6 +28,7 @@ from sealyard.serve.dialogue import PRINCIPAL
 from sealyard.serve.envelope import Refusal, code_of, envelope
 from sealyard.serve.gate import KNOWN_BY, check_body, gate_of, request_id_of
 from sealyard.values.access import AuditEntry
+from sealyard.values.documents import read_exactly
 from sealyard.wording import suggest
 from sealyard.yard import Yard
 from sealyard.yard.surface import as_meant
@@ -254,8 +255,8 @@ def _to_body(body: bytes, content_type: str, kind: Any) -> Any:
     if media != "application/json":  # which a form of a foreign page cannot send
         raise Refusal("invalid_request", f"The body is {media[:_SHOWN_CHARACTERS]!r}. Send application/json.")
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        value = read_exactly(body)
+    except (ValueError, RecursionError) as error:
         raise Refusal("invalid_request", f"The body is not JSON: {error}. {_example(kind)}") from None
     if not isinstance(value, dict):
         raise Refusal("invalid_request", f"The body is not a JSON object. {_example(kind)}")

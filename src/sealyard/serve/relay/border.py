@@ -22,7 +22,7 @@ from sealyard.privacy import TOKEN, Guard, Reveal, Sent
 from sealyard.serve.relay.bulk import Json, read_fields
 from sealyard.serve.relay.concealment import Made, conceal, relay_here, shape_of
 from sealyard.serve.relay.routes import LISTS, Routes
-from sealyard.values.documents import is_large, signs_of
+from sealyard.values.documents import is_large, read_exactly, signs_of
 from sealyard.values.tools import ToolSpec
 
 logger = logging.getLogger(__name__)
@@ -234,7 +234,7 @@ class Screen:
                 raise MCPError(
                     INTERNAL_ERROR, f"The error that {upstream!r} answered with is too large to be passed on."
                 )
-            code, said, data = msgspec.json.decode(document)
+            code, said, data = read_exactly(document)
             raise MCPError(code if isinstance(code, int) else INTERNAL_ERROR, said, data)
         result = read_fields(made.fields, document)
         if key:
@@ -250,7 +250,7 @@ class Screen:
         _, document = await self._beside(kind, method, self._routes.place(upstream), message, is_message=True)
         if len(document) > _PARAMS_BYTES or signs_of(document) > _PARAMS_SIGNS:
             raise MCPError(INTERNAL_ERROR, f"What {upstream!r} asks or says is too large to be passed on.")
-        found: Json = msgspec.json.decode(document)
+        found: Json = read_exactly(document)
         return found
 
     def _spec(self, upstream: str, method: str, params: Json) -> ToolSpec:
@@ -265,7 +265,7 @@ class Screen:
         for length in made.items:
             async with short_work():
                 if length <= _ITEM_BYTES:
-                    found.append(msgspec.json.decode(document[start : start + length]))
+                    found.append(read_exactly(document[start : start + length]))
                 else:
                     logger.warning("Upstream %r lists something of %d bytes, which is left out.", upstream, length)
                 start += length
@@ -299,7 +299,7 @@ class Screen:
             except (TypeError, ValueError) as error:
                 raise UpstreamError(f"{spec.upstream!r} sent something that is not JSON: {error}.") from None
         made, document = await self._beside(kind, method, spec, whole)
-        return msgspec.json.decode(document) if made.changed else value
+        return read_exactly(document) if made.changed else value
 
     @contextmanager
     def _explained(self, spec: ToolSpec) -> Iterator[None]:

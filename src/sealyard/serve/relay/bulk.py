@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sealyard.broker.upstreams.mcp import Kept
-from sealyard.values.documents import signs_of
+from sealyard.values.documents import read_exactly, signs_of
 
 Json = dict[str, Any]
 Part = bytes | memoryview
@@ -44,7 +44,7 @@ def read_fields(fields: list[tuple[str, int]], document: bytes | bytearray) -> J
     for name, length in fields:
         part = view[start : start + length]  # a copy of 30 MB takes 20 ms
         is_small = length <= _DECODED_BYTES and signs_of(bytes(part)) <= _DECODED_SIGNS
-        found[name] = msgspec.json.decode(part) if is_small else msgspec.Raw(part)
+        found[name] = read_exactly(bytes(part)) if is_small else msgspec.Raw(part)
         start += length
     return found
 
@@ -74,7 +74,7 @@ def written(message: bytes) -> list[Part]:
     if _MARK not in message:
         return [message]
     try:
-        data = msgspec.json.decode(message)
+        data = read_exactly(message)
         result = data.pop("result")
         key = result["_meta"].pop(_KEY)
     except (ValueError, KeyError, TypeError, AttributeError):

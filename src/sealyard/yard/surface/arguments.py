@@ -8,14 +8,20 @@ import msgspec
 from msgspec import inspect
 
 from sealyard.errors import InvalidRequest
+from sealyard.values.documents import check_values, read_exactly
 from sealyard.yard.surface.definitions import ARGUMENTS
 
 SPELLINGS = {"detail": "detail_level", "keyword": "query", "skill_name": "name"}
 """Accepted beside our own names, and advertised nowhere."""
-_JSON_CHARACTERS = 1 << 18
-"""Of JSON in a text: decoded in a few milliseconds, whatever is in it. More rows belong in a file of the workspace."""
+_CHOICES = frozenset(("analysis_type", "detail_level", "isolation_level"))
+"""Arguments with a few words to choose from, all of them in small letters."""
+_NOTHING = frozenset(("null", "none"))
+_JSON_CHARACTERS = 1 << 17
+"""Of JSON in all texts of a request: decoded in 20 ms, whatever is in it. More rows belong in a file."""
 _OBJECTS = (inspect.AnyType, inspect.DictType)
+_TEXTS = (inspect.AnyType, inspect.StrType)
 _LISTS = (inspect.ListType, inspect.VarTupleType)
+
 _ADVERTISED = {
     "delete_skill": "load_skill",
     "execute_python": "execute_code",
@@ -82,7 +88,7 @@ class LoadArguments(msgspec.Struct, forbid_unknown_fields=True):
 def convert(tool: str, given: Mapping[str, Any], kind: type[_K]) -> _K:
     """The arguments of a tool as `kind`. Raises `InvalidRequest`, which lists those that are advertised."""
     try:
-        return msgspec.convert(with_decoded(as_meant(given, kind), kind), kind, strict=False)
+        return msgspec.convert(as_meant(with_decoded(given, kind), kind), kind, strict=False)
     except msgspec.ValidationError as error:
         known = ", ".join(ARGUMENTS[_ADVERTISED.get(tool, tool)])
         raise InvalidRequest(f"The arguments of {tool} are wrong: {error}. It takes {known}.") from None
@@ -91,7 +97,7 @@ def convert(tool: str, given: Mapping[str, Any], kind: type[_K]) -> _K:
 def as_meant(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """The arguments under our names. One that is null is absent, and so is an optional one that is empty.
 
-    Empty is `""`, and `{}` where an object belongs.
+    Empty is `""`, `{}` where an object belongs, and `null` or `None` as a text where no text belongs.
 
     Raises:
         InvalidRequest: Two names of one argument have different values.
@@ -103,6 +109,10 @@ def as_meant(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, 
         known = known if known in fields else name
         is_required = name in fields and fields[name].required
         is_empty = value == "" or (value == {} and known in _fields_of(kind, *_OBJECTS))
+        if isinstance(value, str) and known in _CHOICES:
+            value = value.strip().lower()
+        elif isinstance(value, str) and value.strip().lower() in _NOTHING and known not in _fields_of(kind, *_TEXTS):
+            is_empty = True
         if value is None or (is_empty and known in fields and not is_required):
             continue
         if known in meant and meant[known] != value:
@@ -113,12 +123,20 @@ def as_meant(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, 
 
 
 def with_decoded(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The arguments, with JSON in a text decoded where an object or a list belongs: some clients declare it as text."""
+    """The arguments, with JSON in a text decoded where an object or a list belongs: some clients declare it as text.
+
+    Raises:
+        InvalidRequest: A text holds too many values or levels.
+    """
     structures = _fields_of(kind, *_OBJECTS, *_LISTS)
-    return {
-        name: _decoded(value) if isinstance(value, str) and name in structures else value
+    texts = {
+        name: value
         for name, value in given.items()
+        if name in structures and isinstance(value, str) and value.lstrip().startswith(("{", "["))
     }
+    if sum(map(len, texts.values())) > _JSON_CHARACTERS:
+        return dict(given)
+    return {**given, **{name: _decoded(name, text) for name, text in texts.items()}}
 
 
 @functools.cache
@@ -132,11 +150,11 @@ def _fields_of(kind: type[msgspec.Struct], *types: type[inspect.Type]) -> frozen
     return frozenset(found)
 
 
-def _decoded(text: str) -> Any:
+def _decoded(name: str, text: str) -> Any:
     """The object or list that a text holds, or the text."""
-    if len(text) > _JSON_CHARACTERS or not text.lstrip().startswith(("{", "[")):
-        return text
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+        value = read_exactly(text)
+    except (ValueError, RecursionError):
         return text
+    check_values(name, value)
+    return value

@@ -8,13 +8,12 @@ import msgspec
 from sealyard import skills
 from sealyard.metrics import tokens
 from sealyard.values.skills import SHARED, FoundSkill, SavedSkill, Skill
-from sealyard.values.tools import Hit, SearchAnswer
+from sealyard.values.tools import Hit, SearchAnswer, with_bounded_schemas
 
 HIT_TOKENS = 60
 """For each hit that is asked for, unless in full: five hits, the default, cost at most 300 tokens on any catalog."""
 _DESCRIPTIONS = (80, 60, 40, 20)
 """Lengths in characters to which descriptions are cut, one after the other, before any is left out."""
-_SCHEMA_BYTES = 1 << 20  # of schemas in one answer: fifty honest ones have a tenth, one hostile one a quarter
 _NAMES = 10  # servers that are named beside hits. Searching for nothing names them all.
 _MOST_VERSIONS = 10  # of a skill that are named beside its source: the newest, since code uses those
 
@@ -50,18 +49,12 @@ def search_text(
             break
         text = _encoded(found)
     if schemas and any(hit.input_schema for hit in answer.hits):
-        found["tools"] = _with_schemas(hits, answer)
+        schemas_of = {hit.name: hit.input_schema for hit in answer.hits}
+        found["tools"] = with_bounded_schemas(
+            msgspec.structs.replace(hit, input_schema=schemas_of[hit.name]) for hit in hits
+        )
         text = _encoded(found)
     return text
-
-
-def _with_schemas(hits: list[Hit], answer: SearchAnswer) -> list[Hit]:
-    """The hits with their schemas, the best first, as far as the schemas fit."""
-    schemas, room, found = {hit.name: hit.input_schema for hit in answer.hits}, _SCHEMA_BYTES, []
-    for hit in hits:
-        room -= len(msgspec.json.encode(schemas[hit.name]))
-        found.append(msgspec.structs.replace(hit, input_schema=schemas[hit.name]) if room >= 0 else hit)
-    return found
 
 
 def _shorter(found: dict[str, Any]) -> Iterator[bool]:

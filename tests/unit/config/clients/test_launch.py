@@ -48,6 +48,12 @@ def test_windows_starts_the_gateway_in_wsl(path: str, inside: str) -> None:
     assert launch_notes(WINDOWS)[0].startswith("the gateway starts in WSL: install sealyard")
 
 
+def test_program_in_the_working_directory_is_not_taken_for_wsl() -> None:
+    """Windows looks there first, and a cloned project may hold one under this name."""
+    with pytest.raises(InvalidRequest, match="The gateway runs on Linux"):
+        launch(WINDOWS, OWN, PureWindowsPath("C:\\y"), find=lambda _: ".\\wsl.EXE")
+
+
 @pytest.mark.parametrize("argument", ["/mnt/c/A B/y.toml", "/a*/[b]?", "/$HOME/`id`/;x", "-n"])
 def test_shell_in_wsl_passes_arguments_on_as_they_are(argument: str) -> None:
     """Spaces, patterns, references and separators in a path mean nothing to it."""

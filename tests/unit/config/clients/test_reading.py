@@ -86,7 +86,7 @@ def test_more_clients_are_read_in_their_own_words(machine: Machine, put: Put) ->
           "theme": "One",
           "context_servers": {
             "a": {"source": "custom", "command": "a", "args": ["b"], "env": {"K": "1"}},
-            "b": {"enabled": false, "url": "https://b", "headers": {"X": "1"},},
+            "b": {"enabled": false, "url": "https://b", "headers": {"X": "1"}, "timeout": 20,},
           },
         }""",
     )
@@ -105,6 +105,7 @@ def test_more_clients_are_read_in_their_own_words(machine: Machine, put: Put) ->
         "shop/.qwen/settings.json",
         {"mcpServers": {"a": {"httpUrl": "https://a", "headers": {"A": "$TOKEN"}, "includeTools": ["x(1)"]}}},
     )
+    put("shop/.qwen/settings.local.json", {"mcpServers": {"own": {"command": "own"}}})
     put(".continue/config.yaml", CONTINUE)
     put(".config/amp/settings.json", {"amp.mcpServers": {"a": {"command": "a", "includeTools": ["read_*"]}}})
 
@@ -112,7 +113,7 @@ def test_more_clients_are_read_in_their_own_words(machine: Machine, put: Put) ->
         ("copilot", "a"): UpstreamEntry(command="a", call_seconds=90.0),
         ("copilot", "b"): UpstreamEntry(url="https://b", tools=("x", "y"), without_tools=("y",)),
         ("zed", "a"): UpstreamEntry(command="a", args=("b",), env={"K": "1"}),
-        ("zed", "b"): UpstreamEntry(url="https://b", headers={"X": "1"}, disabled=True),
+        ("zed", "b"): UpstreamEntry(url="https://b", headers={"X": "1"}, disabled=True, call_seconds=20.0),
         ("cline", "a"): UpstreamEntry(command="a", call_seconds=300.0, disabled=True),
         ("cline", "b"): UpstreamEntry(url="https://b", transport="sse"),
         ("cline", "c"): UpstreamEntry(url="https://c"),
@@ -126,6 +127,7 @@ def test_more_clients_are_read_in_their_own_words(machine: Machine, put: Put) ->
             disabled=True,
         ),
         ("qwen", "a"): UpstreamEntry(url="https://a", headers={"A": "${TOKEN}"}, tools=("x",)),
+        ("qwen", "own"): UpstreamEntry(command="own"),
         ("continue", "a"): UpstreamEntry(command="npx", args=("a",), env={"KEY": "${A_KEY}"}),
         ("continue", "b"): UpstreamEntry(url="https://b", headers={"X-B": "1"}, bearer_token="${B}"),
         ("amp", "a"): UpstreamEntry(command="a", tools=("read_*",)),
@@ -153,6 +155,29 @@ def test_variables_move_files_of_clients(tmp_path: Path) -> None:
     machine = read_machine(environ=environ, directory=tmp_path, platform="linux")
 
     assert list(found(machine)) == [("copilot", "a"), ("cline", "a"), ("qwen", "a"), ("amp", "a")]
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({"CLINE_DIR": "c"}, "c/data/settings/cline_mcp_settings.json"),
+        ({"CLINE_DIR": "c", "CLINE_DATA_DIR": "d"}, "d/settings/cline_mcp_settings.json"),
+        ({"CLINE_DATA_DIR": "d", "CLINE_MCP_SETTINGS_PATH": "e.json"}, "e.json"),
+        ({"GOOSE_PATH_ROOT": "g"}, "g/config/config.yaml"),
+    ],
+)
+def test_variable_that_names_a_folder_moves_the_file_below_it(
+    tmp_path: Path, variables: dict[str, str], name: str
+) -> None:
+    """The one that says most counts."""
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    server = {"type": "stdio", "command": "a", "cmd": "a"}
+    text = {"mcpServers": {"a": server}} if name.endswith(".json") else {"extensions": {"a": server}}
+    (tmp_path / name).write_text(json.dumps(text), encoding="utf-8")
+    environ = {key: str(tmp_path / each) for key, each in variables.items()}
+    machine = read_machine(environ={"HOME": str(tmp_path), **environ}, directory=tmp_path, platform="linux")
+
+    assert [each.place.path for each in find_servers(machine).servers] == [tmp_path / name]
 
 
 @pytest.mark.parametrize(
@@ -285,6 +310,29 @@ def test_filter_that_the_file_lacks_is_named(machine: Machine, put: Put) -> None
         (),
         (f"git: Gemini CLI lets fewer tools through than {str(file)!r}: set 'tools' or 'without_tools' there",),
     )
+
+
+def test_thousands_of_servers_are_compared_once_each(machine: Machine, put: Put) -> None:
+    """A cloned project may hold them, in both files; comparing each with each would take minutes."""
+    names = [f"s{number}" for number in range(10_000)]
+    put("shop/.mcp.json", {"mcpServers": {name: {"command": name} for name in names}})
+    file = put("shop/sealyard.toml", "".join(f"[upstreams.{name}]\ncommand = '{name}'\n" for name in names))
+    draft = plan_config(file, find_servers(machine), machine, force=False)
+
+    assert (draft.added, draft.notes) == ((), ())
+
+
+def test_thousands_of_servers_are_compared_with_each_list_once(machine: Machine, put: Put) -> None:
+    """A pattern of each switch for each server would take minutes, and so would a list of inputs."""
+    names = [f"s{number}" for number in range(3_000)]
+    servers = {name: {"command": name} for name in names}
+    put("shop/.qwen/settings.json", {"mcpServers": servers, "mcp": {"excluded": names[1:]}})
+    put("shop/.vscode/mcp.json", {"servers": servers, "inputs": [{"id": name} for name in names]})
+
+    assert [each.place.client for each in find_servers(machine).servers if not each.entry.disabled] == [
+        *["vscode"] * len(names),
+        "qwen",
+    ]
 
 
 def test_variable_that_is_passed_on_only_if_set_is_left_out(machine: Machine, put: Put) -> None:

@@ -1,16 +1,19 @@
 """Sealyard in a client's file and out again, where others have changed the file in between."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from tests.unit.config.clients.conftest import Put
 
 from sealyard.config import Machine
+from sealyard.config.clients.backups import find_backups
 from sealyard.config.clients.known import CLIENTS, Gateway
-from sealyard.config.clients.rewrite import find_backups, plan_apply, plan_undo
+from sealyard.config.clients.rewrite import plan_apply, plan_undo
 from sealyard.errors import SealyardError
 
 GATEWAY = Gateway(command=("/bin/sealyard", "serve", "/y.toml"))
@@ -78,7 +81,7 @@ def test_file_of_every_client_comes_back_byte_for_byte(machine: Machine, client:
     assert "/bin/sealyard" in during
     assert '"a"' not in during
     assert file.read_bytes() == text_for(client).encode()
-    assert find_backups(file) == []
+    assert find_backups(machine) == ([], [])
 
 
 @pytest.mark.behaviour("clients.undo")
@@ -116,16 +119,16 @@ def test_only_what_changed_itself_stays(machine: Machine, put: Put) -> None:
     now = {"sealyard": ENTRY, "a": {"command": "mine"}, "c": {"command": "c"}}
     file.write_text(json.dumps({"mcpServers": now}), encoding="utf-8")
     notes = undo("cursor", machine)
-    (backup,) = find_backups(file)
+    ((backup,), _) = find_backups(machine)
 
     assert read(file) == {
         "mcpServers": {"a": {"command": "mine"}, "b": {"command": "b"}, "c": {"command": "c"}},
     }
     assert notes == [
-        f"'a' in {str(file)!r} was changed since and stays as it is. What it was is in {backup.path.name!r}, which"
+        f"'a' in {str(file)!r} was changed since and stays as it is. What it was is in {str(backup.path)!r}, which"
         " stays"
     ]
-    assert backup.path.read_bytes() == before
+    assert backup.read_original() == before
 
 
 def test_entry_that_is_no_longer_ours_stays(machine: Machine, put: Put) -> None:
@@ -157,7 +160,7 @@ def test_all_steps_are_undone_at_once(machine: Machine, put: Put) -> None:
     apply("cursor", machine, Gateway(url="http://127.0.0.1:8321/mcp", variable="T"))
     undo("cursor", machine)
 
-    assert (file.read_bytes(), find_backups(file)) == (before, [])
+    assert (file.read_bytes(), find_backups(machine)) == (before, ([], []))
 
 
 def test_servers_that_came_between_two_steps_come_back_too(machine: Machine, put: Put) -> None:
@@ -253,8 +256,8 @@ def test_no_secret_of_a_yaml_file_is_shown(machine: Machine, put: Put) -> None:
     shown = change.diff()
 
     assert "s3c" not in shown
-    assert '-      SHORT_TOKEN: "…"' in shown.splitlines()
-    assert '-      MODE: "…"' in shown.splitlines()
+    assert "-      SHORT_TOKEN: …" in shown.splitlines()
+    assert "-      MODE: …" in shown.splitlines()
     assert "-    cmd: a" in shown.splitlines()
     assert "+  sealyard:" in shown.splitlines()
 
@@ -278,3 +281,75 @@ def test_clients_in_both_places_are_changed_where_they_are(machine: Machine, put
     file = put(extension, {"mcpServers": {}})
     (change,) = plan_apply("cline", machine, GATEWAY)
     assert change.path == file
+
+
+def test_steps_from_several_folders_are_all_undone(machine: Machine, put: Put) -> None:
+    """Claude Code has the servers of each project in one file, from which each step took those of its own."""
+    other = machine.home / "other"
+    projects = {str(folder): {"mcpServers": {folder.name: {"command": "x"}}} for folder in (machine.directory, other)}
+    original = {"mcpServers": {"a": {"command": "a"}}, "projects": projects}
+    file = put(".claude.json", original)
+    apply("claude-code", machine)
+    apply("claude-code", msgspec.structs.replace(machine, directory=other))
+    during = read(file)
+    file.write_text(json.dumps(during | {"n": 1}), encoding="utf-8")
+    notes = undo("claude-code", msgspec.structs.replace(machine, directory=machine.home))
+
+    assert [list(each["mcpServers"]) for each in (during, *during["projects"].values())] == [["sealyard"]] * 3
+    assert (notes, read(file)) == ([], original | {"n": 1})
+
+
+def test_server_that_was_unreadable_then_is_not_put_back(machine: Machine, put: Put) -> None:
+    """The record says what was taken out; what a later version could read as well was never away."""
+    file = put(".cursor/mcp.json", {"mcpServers": {"odd": {"type": "pigeon"}, "a": {"command": "a"}}})
+    apply("cursor", machine)
+    file.write_text(json.dumps({"mcpServers": {"sealyard": ENTRY}, "n": 1}), encoding="utf-8")
+    undo("cursor", machine)
+
+    assert read(file) == {"mcpServers": {"a": {"command": "a"}}, "n": 1}
+
+
+def test_entry_of_our_name_that_was_there_before_comes_back(machine: Machine, put: Put) -> None:
+    """Written by hand; that of a step in between does not."""
+    own = {"command": "sealyard", "args": ["serve", "mine.toml"]}
+    file = put(".cursor/mcp.json", {"mcpServers": {"sealyard": own, "a": {"command": "a"}}})
+    apply("cursor", machine)
+    apply("cursor", machine, Gateway(command=("/bin/sealyard", "serve", "/z.toml")))
+    file.write_text(json.dumps(read(file) | {"n": 1}), encoding="utf-8")
+    undo("cursor", machine)
+
+    assert read(file) == {"mcpServers": {"sealyard": own, "a": {"command": "a"}}, "n": 1}
+
+
+def test_file_that_is_no_text_any_more_is_named(machine: Machine, put: Put) -> None:
+    """A program on Windows may have written it in another encoding; it stays, and so does the backup."""
+    file = put(".cursor/mcp.json", {"mcpServers": {"a": {"command": "a"}}})
+    apply("cursor", machine)
+    file.write_bytes(file.read_text(encoding="utf-8").encode("utf-16"))
+    changes, problems = plan_undo(["cursor"], machine)
+
+    assert (changes, problems) == ([], [f"{str(file)!r} is not UTF-8 after byte 0. Save it as UTF-8 text."])
+    assert len(find_backups(machine)[0]) == 1
+
+
+def test_project_that_is_gone_is_passed_over(machine: Machine, put: Put) -> None:
+    """Its folder is not made again, and its backup stays: it may be on a disk that is away."""
+    put("shop/.mcp.json", {"mcpServers": {"a": {"command": "a"}}})
+    apply("claude-code", machine)
+    shutil.rmtree(machine.directory)
+
+    assert plan_undo(["claude-code"], machine) == ([], [])
+    assert len(find_backups(machine)[0]) == 1
+
+
+def test_undo_does_not_follow_a_link_that_has_come_since(machine: Machine, put: Put) -> None:
+    """A project may change with every pull."""
+    file = put("shop/.mcp.json", {"mcpServers": {"a": {"command": "a"}}})
+    apply("claude-code", machine)
+    users = put(".claude.json", {"mcpServers": {"mine": {"command": "mine"}}})
+    file.unlink()
+    file.symlink_to(users)
+    changes, problems = plan_undo(["claude-code"], machine)
+
+    assert (changes, len(problems)) == ([], 1)
+    assert f"{str(file)!r} leads to {str(users)!r}" in problems[0]

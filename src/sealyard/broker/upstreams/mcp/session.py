@@ -42,6 +42,7 @@ from sealyard import __version__
 from sealyard.broker.upstreams import Progress
 from sealyard.broker.upstreams.mcp.transport import Child, Inbound, whole_message
 from sealyard.offload import short_work
+from sealyard.values.documents import read_exactly
 from sealyard.values.tools import Definition, ToolAnnotations
 from sealyard.wording import short
 
@@ -185,7 +186,7 @@ async def _decoded(message: bytes | bytearray) -> dict[str, Any]:
         async with short_work():
             size = len(memoryview(raw))
             if size <= _TOOL_BYTES:
-                tools.append(msgspec.json.decode(raw))
+                tools.append(read_exactly(bytes(memoryview(raw))))
             else:
                 name = msgspec.json.decode(raw, type=_Named).name if size <= _SKIPPED_BYTES else None
                 tools.append({"name": name, _TOO_LARGE: size})

@@ -39,7 +39,7 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
-from sealyard.values.documents import read_leniently
+from sealyard.values.documents import read_exactly, read_leniently
 from sealyard.values.tools import UpstreamConfig
 
 _STDERR_BYTES = 64 << 10
@@ -302,7 +302,7 @@ class Child(_Streamed, asyncio.SubprocessProtocol):
         if not self._pending or len(data) > self._small_bytes or data.find(b"\n") != len(data) - 1:
             return False
         try:
-            message = msgspec.json.decode(data)
+            message = read_exactly(data)
         except (ValueError, RecursionError):
             return False
         if type(message) is not dict or "method" in message:
@@ -536,7 +536,7 @@ def read_line(line: bytes | bytearray) -> "list[SessionMessage | Exception]":
     if not line.strip():
         return []
     try:
-        data = msgspec.json.decode(line)
+        data = read_exactly(line)
     except (ValueError, RecursionError):
         try:
             # Not UTF-8, NaN or half a character in it: still the answer to a call.
