@@ -511,18 +511,18 @@ class terminal:  # noqa: N801 - reads as a function
         "os.execv(sys.executable, [sys.executable, '-m', 'sealyard', *sys.argv[1:]])"
     )
 
-    def __init__(self, *arguments: str, screen: bool = False) -> None:
+    def __init__(self, *arguments: str, screen: bool = False, columns: int = 400) -> None:
         self._main, side = os.openpty()
         self._process = subprocess.Popen(
             [sys.executable, "-c", self._ATTACH, *arguments],
             stdin=side,
             stdout=side if screen else subprocess.DEVNULL,
             stderr=side,
-            env={**os.environ, "TERM": "dumb", "COLUMNS": "400"},
+            env={**os.environ, "TERM": "dumb", "COLUMNS": str(columns)},
             start_new_session=True,
         )
         os.close(side)
-        self.wait = self._process.wait
+        self.pid, self.wait = self._process.pid, self._process.wait
 
     def __enter__(self) -> "tuple[terminal, Iterator[str]]":
         return self, self._shown()
