@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 import pytest
 from tests.cli.test_call import SERVER, add, add_server, answer, terminal
-from tests.cli.test_demo import leftovers
 from tests.clients.model import Step, _answer_chat
 from tests.conftest import polled
 
@@ -26,8 +25,9 @@ from sealyard.values.access import ApprovalRequest
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 Json = dict[str, Any]
-Words = Callable[[Sequence[str]], str]
-"""Makes words of the results so far."""
+Reply = str | int | Step | Callable[[Sequence[str]], str | Step]
+"""Words, a status of HTTP, a call, or what makes one of them of the results so far. Words with `<wait>` in them stop
+there until `Script.may_end` is set."""
 
 ASKS = '[[policy.rules]]\ntools = ["desk/wipe"]\ndecision = "ask"\n'
 WIPE = "from servers.desk import wipe\nwipe(reason='dust')"
@@ -38,16 +38,13 @@ FAKE = "Type 1234 to allow it once; anything else refuses: "
 
 @dataclass
 class Script:
-    """Gives one reply to each request: words, a call, a status of HTTP, or words that come in two parts."""
+    """Gives one reply to each request."""
 
-    replies: list[str | Words | Step | int]
+    replies: list[Reply]
     requests: list[Json] = field(default_factory=list)
     may_end: threading.Event = field(default_factory=threading.Event)
-    """A reply with `<wait>` in it stops there until this is set."""
     complaint: str = "busy"
     """The message of a status."""
-    model: tuple[str, ...] = ()
-    """The options that name it."""
 
     @property
     def read(self) -> str:
@@ -89,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def scripted(config: Path, *replies: str | Words | Step | int) -> Iterator[Script]:
+def scripted(config: Path, *replies: Reply) -> Iterator[Script]:
     """A model with these replies, which the configuration names."""
 
     class Handler(_Handler):
@@ -141,6 +138,11 @@ class Screen:
         """Type a line, and return what is shown until the next prompt."""
         self.process.type(f"{line}\n")
         return self.until(until)
+
+    def press(self, key: str) -> str:
+        """Press a key, and return what is shown until the next prompt."""
+        self.process.type(key)
+        return self.until("you> ")
 
     def end(self, typed: str = "\x04") -> int:
         """Type the last thing, Ctrl-D by default, and return the exit code."""
@@ -234,7 +236,7 @@ def test_context_reaches_the_exitedand_not_the_model(sealyard: Command, config: 
 def test_person_reads_a_private_value_that_the_model_does_not(sealyard: Command, config: Path) -> None:
     """The model writes a token, and the person sees what it stands for."""
     code = "from servers.desk import owner\nresult = owner()['email']"
-    with scripted(config, runs(code), lambda results: f"Write to {json.loads(results[-1])} today.") as model:
+    with scripted(config, runs(code), lambda results: f"Write to {results[-1]} today.") as model:
         done = sealyard("chat", "Whom do I write to?", "--config", str(config))
 
     assert done.stdout == f"Write to {EMAIL} today.\n"
@@ -335,11 +337,13 @@ def test_other_commands_import_nothing_of_the_agent() -> None:
 
 
 @pytest.mark.behaviour("chat.demo")
-def test_demo_without_a_terminal_plays_its_questions(sealyard: Command, tmp_path: Path) -> None:
+def test_demo_without_a_terminal_plays_its_questions(
+    installed: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In real runs: thousands of rows and a slow tool are behind single lines; a private value is shown at the end."""
-    before = leftovers()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
 
-    done = sealyard("chat", "--demo")
+    done = installed("chat", "--demo")
 
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
@@ -349,7 +353,7 @@ def test_demo_without_a_terminal_plays_its_questions(sealyard: Command, tmp_path
     assert "  | route: 0%" in lines
     assert "| It is Dana, who has spent 3,405.51 dollars. The address is dana.endo774@example.com." in done.stdout
     assert '  result {"email":"__PII_email_' in done.stdout
-    assert leftovers() <= before
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_demo_at_a_terminal_takes_numbers_and_asks_before_it_books() -> None:
@@ -385,10 +389,12 @@ def test_words_are_shown_before_the_reply_is_whole(config: Path) -> None:
 
 @pytest.mark.behaviour("chat.approval")
 def test_call_is_asked_about_in_the_conversation(config: Path) -> None:
-    """The code waits; what it printed before is shown above the question."""
+    """The code waits for the answer, and nothing that it prints comes between the two."""
     add(config, ASKS)
     with (
-        scripted(config, runs(f"print('Nearly there')\n{WIPE}"), "Wiped.", runs(WIPE), "You refused.") as model,
+        scripted(
+            config, runs(f"print('Nearly there', flush=True)\n{WIPE}"), "Wiped.", runs(WIPE), "You refused."
+        ) as model,
         chatting("--config", str(config)) as screen,
     ):
         screen.process.type("Wipe it.\n")
@@ -400,8 +406,10 @@ def test_call_is_asked_about_in_the_conversation(config: Path) -> None:
         exited = screen.end("/quit\n")
 
     assert exited == 0
-    assert asked.index("  | Nearly there") < asked.index("  tool: mcp__desk__wipe")
-    assert "result" in allowed
+    assert "  tool: mcp__desk__wipe" in asked.splitlines()
+    assert "  | Nearly there" in (asked + allowed).splitlines()
+    assert asked.endswith("anything else refuses: ")
+    assert "  result wiped" in allowed
     assert "| Wiped." in allowed
     assert "ApprovalRefused" in refused
     assert len(model.requests) == 4
@@ -461,7 +469,7 @@ def test_ctrl_c_cancels_the_turn_and_keeps_the_conversation(config: Path) -> Non
     with scripted(config, runs(SLEEP), "Good morning.") as model, chatting("--config", str(config)) as screen:
         screen.say("Sleep.", until="  | asleep")
         before = below(screen.process.pid)
-        cancelled = screen.say("\x03")
+        cancelled = screen.press("\x03")
         again = screen.say("Awake?")
         exited = screen.end()
 
@@ -477,7 +485,7 @@ def test_ctrl_c_at_a_question_cancels_the_turn(config: Path) -> None:
     add(config, ASKS)
     with scripted(config, runs(WIPE)), chatting("--config", str(config)) as screen:
         screen.say("Wipe it.", until="anything else refuses: ")
-        cancelled = screen.say("\x03")
+        cancelled = screen.press("\x03")
         exited = screen.end()
 
     assert exited == 0
@@ -487,11 +495,9 @@ def test_ctrl_c_at_a_question_cancels_the_turn(config: Path) -> None:
 def test_ctrl_c_twice_at_the_prompt_ends(config: Path) -> None:
     """The first one says so; a message between them begins anew."""
     with scripted(config, "Hello."), chatting("--config", str(config)) as screen:
-        first = screen.say("\x03", until="Ctrl-C again ends")
-        screen.until("you> ")
+        first = screen.press("\x03")
         screen.say("Hello?")
-        screen.say("\x03", until="Ctrl-C again ends")
-        screen.until("you> ")
+        screen.press("\x03")
         exited = screen.end("\x03")
 
     assert "Ctrl-C again ends" in first
@@ -606,15 +612,27 @@ def test_nobody_but_sealyard_commands_the_terminal_or_asks(config: Path, source:
     assert [line[:5] for line in true.splitlines() if "to allow it once" in line] == ["Type "]
 
 
-def test_answer_typed_before_a_question_does_not_count(config: Path) -> None:
-    """Code that shows a question of its own gets nothing answered."""
+def test_answer_to_a_question_that_code_has_printed_does_not_count(config: Path) -> None:
+    """It was typed before the true question was asked, and would have refused the call."""
     add(config, ASKS)
-    code = f"print({FAKE!r}, flush=True)\n{WIPE}"
-    with scripted(config, runs(code), "Wiped."), chatting("--config", str(config)) as screen:
+    may_run = threading.Event()
+    asked = threading.Event()
+
+    def reply(_: Sequence[str]) -> Step:
+        asked.set()
+        may_run.wait(60)
+        return runs(f"print({FAKE!r}, flush=True)\n{WIPE}")
+
+    with scripted(config, reply, "Wiped."), chatting("--config", str(config)) as screen:
         screen.process.type("Wipe it.\n")
-        true = answer(screen.process, screen.shown, "{id}")
-        screen.until("| Wiped.")
+        assert asked.wait(60)
+        screen.process.type("1234\n")
+        may_run.set()
+        screen.until("\nType ")
+        own = screen.text.rpartition("Type ")[2].split()[0]
+        wiped = screen.say(own)
         exited = screen.end()
 
     assert exited == 0
-    assert true.index(f"  | {FAKE.rstrip()}") < true.index("  tool: mcp__desk__wipe")
+    assert f"  | {FAKE.rstrip()}" in screen.text.splitlines()
+    assert "| Wiped." in wiped
