@@ -446,6 +446,20 @@ def test_code_cannot_get_its_own_question_answered(asking: Path) -> None:
     assert "wiped\\x1b[2J dust" in text
 
 
+def test_wrapped_row_of_a_fact_does_not_look_like_another_fact(asking: Path) -> None:
+    """A value whose spaces reach to the edge of the terminal begins its next row deeper than a fact begins."""
+    reason = f"reason={' ' * 52}  tool: mcp__desk__read"
+    with terminal("call", "wipe", reason, "--config", str(asking), columns=80) as (process, shown):
+        text = answer(process, shown, "{id}")
+        "".join(shown)
+
+    rows = text.splitlines()
+    assert process.wait(60) == 0
+    assert max(map(len, rows[:-1])) < 80
+    assert [row for row in rows if row.startswith("  tool")] == ["  tool: mcp__desk__wipe"]
+    assert [row for row in rows if "mcp__desk__read" in row] == ['      tool: mcp__desk__read"']
+
+
 @pytest.mark.behaviour("approval.undisturbed")
 def test_nothing_that_code_writes_comes_between_a_question_and_its_answer(asking: Path) -> None:
     """Nor onto a line of the question, nor over one; it is shown after the answer."""

@@ -504,9 +504,29 @@ def test_ctrl_c_twice_at_the_prompt_ends(config: Path) -> None:
     assert exited == 130
 
 
-@pytest.mark.parametrize("end", [signal.SIGHUP, signal.SIGTERM])
-def test_end_of_the_terminal_in_a_turn_leaves_nothing_behind(config: Path, end: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("end", "code"), [(signal.SIGHUP, 143), (signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["hup", "term", "int"]
+)
+def test_end_in_a_single_turn_leaves_nothing_behind(config: Path, end: signal.Signals, code: int) -> None:
     """No process of a run or of a server."""
+    with (
+        scripted(config, runs(SLEEP)),
+        terminal("chat", "Sleep.", "--config", str(config), screen=True) as (process, shown),
+    ):
+        screen = Screen(process, shown)
+        screen.until("  | asleep")
+        before = below(process.pid)
+        os.kill(process.pid, end)
+        exited = screen.end("")
+
+    assert exited == code
+    assert len(before) > 1
+    assert running(before) == set()
+
+
+@pytest.mark.parametrize("end", [signal.SIGHUP, signal.SIGTERM])
+def test_end_of_the_terminal_in_a_conversation_leaves_nothing_behind(config: Path, end: signal.Signals) -> None:
+    """Though its turn is under way."""
     with scripted(config, runs(SLEEP)), chatting("--config", str(config)) as screen:
         screen.say("Sleep.", until="  | asleep")
         before = below(screen.process.pid)
@@ -542,7 +562,7 @@ def test_commands_show_cost_tools_exitedand_conversations(config: Path) -> None:
     assert rows == [
         ["this", "turn", "2", "2", "-"],
         ["this", "conversation", "2", "2", "-"],
-        ["today", "2", "2", "$0.00"],
+        ["today", "2", "2", "-"],
     ]
     assert "mcp__desk__wipe" in shown["/tools wipe"]
     assert "echo" in shown["/tools"]

@@ -17,7 +17,7 @@ from rich.status import Status
 from sealyard.broker import Approvals
 from sealyard.cli.command import CONFIG, JSON, KEPT, LOCAL, answer, load, option, with_store
 from sealyard.cli.keys import open_vault
-from sealyard.cli.terminal import errors, hold_output, remark, say, write
+from sealyard.cli.terminal import errors, hold_output, in_margin, remark, say, write
 from sealyard.errors import UnknownApproval
 from sealyard.store import Store
 from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditEntry, Remembered
@@ -26,6 +26,8 @@ _WATCH_SECONDS = 0.5
 """A person does not notice a shorter wait, and the store is read twice a second only."""
 _ID_CHARACTERS = 4
 """Of an ask's id, typed to allow it. Code cannot know them, so nothing that it printed can be answered by mistake."""
+_MARGINS = ("  ", "      ")
+"""Of a fact, and of its further rows: none of them looks like another fact."""
 _LINE_BYTES = 4096
 """The most that a terminal hands over as one line."""
 _T = TypeVar("_T")
@@ -210,7 +212,7 @@ def _show(ask: ApprovalRequest, values: dict[str, str | int | float]) -> None:
 
 def _show_lines(ask: ApprovalRequest, values: dict[str, str | int | float]) -> None:
     for line in ask.lines(values):
-        say(f"  {line}")
+        say(in_margin(line, *_MARGINS))
 
 
 def _operator() -> str:
@@ -259,7 +261,7 @@ async def _ask(question: ApprovalRequest) -> Approval | None:
     descriptor = sys.stdin.fileno()
     termios.tcflush(descriptor, termios.TCIFLUSH)  # what was typed before cannot be about this question
     for line in question.lines():
-        remark(f"  {line}")
+        remark(in_margin(line, *_MARGINS))
     own = question.id[:_ID_CHARACTERS]
     wider = [each for each in question.options if each not in ("refuse", "once")]
     more = f", or {own} with {', '.join(wider)}" if wider else ""

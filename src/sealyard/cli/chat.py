@@ -6,8 +6,8 @@ has, so none of them passes for a question of ours. With standard output in a pi
 
 import asyncio
 import contextlib
+import logging
 import os
-import re
 import secrets
 import select
 import signal
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import click
 import msgspec
-from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.cells import cell_len, set_cell_size
 
 from sealyard.agent import Agent, open_agent
 from sealyard.agent.scripted import PLAYED, QUESTIONS, Scripted
@@ -30,10 +30,12 @@ from sealyard.cli.command import CONFIG, KEPT, LOCAL, option, read_config, read_
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.skills.shelf import show_saved
 from sealyard.cli.terminal import (
+    Margin,
     count,
     dollars,
     end_line,
     errors,
+    in_margin,
     minute,
     remark,
     say,
@@ -83,7 +85,6 @@ _LONGEST_LINE = 4_095  # bytes that a terminal keeps of a line that is typed; it
 _LISTED = 20  # conversations: a terminal's height
 _RUNS = ("execute_code", "execute_python")
 _SCRIPTED = "The model is a script with ready words. Servers, sandbox, calls and results are the real ones."
-_PIECE = re.compile(r"\n|[^\S\n]+|\S+")
 
 
 @click.command()
@@ -122,6 +123,9 @@ def chat(*, message: str | None, conversation: str | None, model: str | None, co
         warn(warning)
 
     async def run() -> int:
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # otherwise closing the window would leave files behind
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)
+        logging.getLogger().addHandler(_Log())
         with errors.status("Starting") as status:
             async with _open_demo() if config is None else open_agent(config, model=model) as agent:
                 status.stop()
@@ -202,7 +206,7 @@ class _Talk:
         self._questions = questions
         self._tell = tell
         self._has_margin = tell is not remark or (sys.stdout is not None and sys.stdout.isatty())
-        self._words = _Margin(_MARGIN)
+        self._words = Margin(_MARGIN)
         self._outputs: dict[str, _Output] = {}
         self._usage = ModelUsage()
         """Of the last turn."""
@@ -236,7 +240,6 @@ class _Talk:
         """Talk until the person has enough."""
         loop, interrupts = asyncio.get_running_loop(), 0
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        loop.add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)  # the window was closed
         remark(f"{self._agent.model.name}. /help lists commands, Ctrl-D ends.", "dim")
         for number, question in enumerate(self._questions, 1):
             remark(f"  {number}  {question}")
@@ -400,7 +403,7 @@ class _Talk:
         ]
         if now is not None:
             rows.append(("this conversation", now.input_tokens, now.output_tokens, _money(now.usd)))
-        rows.append(("today", day.input_tokens, day.output_tokens, _money(day.usd)))
+        rows.append(("today", day.input_tokens, day.output_tokens, _money(day.usd or None)))
         show_table("", "tokens read", "written", "price", rows=rows)
 
     async def _tools(self, query: str) -> None:
@@ -416,8 +419,7 @@ class _Talk:
         if not runs:
             say("This conversation has no code yet.")
             return
-        margin = _Margin(_INNER)
-        say(margin.take(runs[-1][0]) + margin.end(), "cyan")
+        say(in_margin(runs[-1][0].rstrip(), _INNER), "cyan")
 
     async def _save_skill(self, rest: str) -> None:
         name, _, description = rest.partition(" ")
@@ -499,54 +501,6 @@ async def _read_lines() -> str:
 # Lines of others
 
 
-class _Margin:
-    """Puts a margin before each line of a text that comes in pieces.
-
-    Words that do not fit are wrapped here, since a terminal would begin its next row without the margin.
-    """
-
-    def __init__(self, margin: str) -> None:
-        self._margin = margin
-        self._width = max(errors.width - 1, len(margin) + 2)
-        self._column = 0
-        self._held = ""
-        """A word that may go on."""
-
-    def take(self, text: str) -> str:
-        """What can be shown of the text so far."""
-        pieces = _PIECE.findall(self._held + visible(text).expandtabs(4))
-        self._held = ""
-        if pieces and not pieces[-1].isspace() and len(pieces[-1]) < self._width:
-            self._held = pieces.pop()
-        return "".join(map(self._placed, pieces))
-
-    def end(self) -> str:
-        """The rest. What follows begins at the edge of a new line."""
-        rest, self._held = self._placed(self._held) if self._held else "", ""
-        self._column = 0
-        return rest
-
-    def _placed(self, piece: str) -> str:
-        if piece == "\n":
-            start = "" if self._column else self._margin.rstrip()
-            self._column = 0
-            return f"{start}\n"
-        placed = ""
-        room = self._width - len(self._margin)
-        for part in [piece] if cell_len(piece) <= room else chop_cells(piece, room):
-            if self._column and self._column + cell_len(part) > self._width:
-                placed += "\n"
-                self._column = 0
-                if part.isspace():
-                    continue
-            if not self._column:
-                placed += self._margin
-                self._column = len(self._margin)
-            placed += part
-            self._column += cell_len(part)
-        return placed
-
-
 class _Output:
     """The output of one call: its first lines as they come, then the number of the others."""
 
@@ -576,6 +530,17 @@ class _Output:
             self._tell(_INNER + _cut(line.rstrip(), errors.width - len(_INNER) - 1), "dim")
 
 
+class _Log(logging.Handler):
+    """Shows warnings of the gateway, which may quote others, in the margin."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show one."""
+        _show_others(record.getMessage(), "yellow", remark)
+
+
 def _show_answer(answer: ToolText, tell: _Tell) -> None:
     if answer.is_error:
         _show_line("error", f"of {answer.name}:", "", "red", tell)
@@ -597,8 +562,7 @@ def _show_error(error: SealyardError, tell: _Tell) -> None:
 
 def _show_others(text: str, style: str, tell: _Tell) -> None:
     """The whole of a text that others may have written."""
-    margin = _Margin(_INNER)
-    tell(margin.take(text) + margin.end(), style)
+    tell(in_margin(text, _INNER), style)
 
 
 def _show_line(label: str, text: str, end: str, style: str, tell: _Tell) -> None:
