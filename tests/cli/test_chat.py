@@ -581,6 +581,24 @@ def test_commands_show_cost_tools_exitedand_conversations(config: Path) -> None:
     ]
 
 
+def test_end_says_how_to_go_on_and_the_beginning_how_long_it_was(config: Path) -> None:
+    """A conversation without a message leaves no name."""
+    given = ("--config", str(config))
+    with scripted(config, "Hello."):
+        with chatting(*given) as empty:
+            empty.end()
+        with chatting(*given) as first:
+            first.say("Hello?")
+            first.end()
+        _, _, name = first.text.strip().rpartition("To go on: sealyard chat --conversation ")
+        with chatting(*given, "--conversation", name) as second:
+            exited = second.end()
+
+    assert exited == 0
+    assert "To go on" not in empty.text
+    assert second.text.startswith("openai-chat:x, 2 messages so far. ")
+
+
 def test_pasted_lines_are_one_message(config: Path) -> None:
     """Not one turn for each."""
     with scripted(config, "Three lines.") as model, chatting("--config", str(config)) as screen:

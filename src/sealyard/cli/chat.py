@@ -240,7 +240,9 @@ class _Talk:
         """Talk until the person has enough."""
         loop, interrupts = asyncio.get_running_loop(), 0
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        remark(f"{self._agent.model.name}. /help lists commands, Ctrl-D ends.", "dim")
+        before = await self._length()
+        so_far = f", {count(before, 'message')} so far" if before else ""
+        remark(f"{self._agent.model.name}{so_far}. /help lists commands, Ctrl-D ends.", "dim")
         for number, question in enumerate(self._questions, 1):
             remark(f"  {number}  {question}")
         while True:
@@ -249,14 +251,24 @@ class _Talk:
                 interrupts += 1
                 if interrupts > 1:
                     remark("")
-                    return 130
+                    return await self._leave(130)
                 remark("\nCtrl-C again ends, and so does Ctrl-D.", "dim")
                 continue
             interrupts = 0
             if line:
                 await self._obey(line.strip("\n"))
             if not line or self._is_over:
-                return 0
+                return await self._leave(0)
+
+    async def _leave(self, code: int) -> int:
+        """Say how to go on, unless the conversation goes with the demo's store."""
+        if not self._questions and await self._length():
+            remark(f"\nTo go on: sealyard chat --conversation {self._name}", "dim")
+        return code
+
+    async def _length(self) -> int:
+        found, _ = await self._agent.yard.store.chats.read(LOCAL, self._name)
+        return 0 if found is None else found.messages
 
     async def _obey(self, line: str) -> None:
         """Do what one line of the person says."""
