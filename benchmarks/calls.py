@@ -126,7 +126,7 @@ def _config(store: Path, **upstreams: UpstreamConfig) -> Config:
 def fake_tools(count: int) -> FakeUpstream:
     """A server in this process with `count` tools, each of which returns its argument."""
 
-    def echo(n: int) -> dict[str, int]:
+    async def echo(n: int) -> dict[str, int]:
         """Say it again."""
         return {"n": n}
 

@@ -111,7 +111,7 @@ def _config(folder: Path) -> Config:
 
 
 def _fake() -> FakeUpstream:
-    def echo(n: int) -> dict[str, int]:
+    async def echo(n: int) -> dict[str, int]:
         """Say it again."""
         return {"n": n}
 

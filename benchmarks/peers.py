@@ -85,7 +85,7 @@ async def measure(rounds: int) -> dict[str, Any]:
     load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        rival_python = await asyncio.to_thread(_install, place / "rival")
+        rival_python = await asyncio.to_thread(install_rival, place / "rival")
         policy = msgspec.structs.replace(DEFAULT, packages=())
         config = Config(store=StoreConfig(path=place / "sealyard.db"))
         async with (
@@ -118,7 +118,7 @@ async def measure(rounds: int) -> dict[str, Any]:
     }
 
 
-def _install(place: Path) -> str:
+def install_rival(place: Path) -> str:
     """Makes an environment with the rival's newest release; returns its interpreter."""
     venv.create(place, with_pip=shutil.which("uv") is None)
     python = str(place / "bin" / "python")

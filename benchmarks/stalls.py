@@ -339,7 +339,7 @@ async def _open_gateway(folder: Path, *more: FakeUpstream) -> AsyncIterator[_Gat
         store=StoreConfig(path=folder / "store.db"), sandbox=SandboxConfig(), upstreams={"hostile": upstream}
     )
 
-    def echo(text: Any) -> int:
+    async def echo(text: Any) -> int:
         """Takes anything."""
         return len(str(text)[:10])
 

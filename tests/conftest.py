@@ -264,3 +264,11 @@ def _descendants(pid: int) -> set[int]:
         found.update(below)
         waiting += below
     return found
+
+
+def is_sandboxed(pid: int) -> bool:
+    """True for a process in a process namespace other than ours, such as that of a sandbox."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid")
+    except OSError:  # it has ended
+        return False

@@ -15,8 +15,11 @@ import click
 import pytest
 
 import benchmarks
-from benchmarks import audit, http, learning
+from benchmarks import audit, http, learning, tasks
 from benchmarks.__main__ import BENCHMARKS
+from benchmarks.tasks.scripts import Call, compose
+from benchmarks.tasks.sides import SUITES
+from benchmarks.tasks.talks import Talk
 
 ROOT = Path(__file__).parent.parent
 SHARED = {"__main__", "corpus", "migration", "tables", "yardsticks"}
@@ -87,6 +90,16 @@ def test_parts_of_learning_are_those_of_the_option() -> None:
     assert tuple(parts.type.choices) == learning.PARTS
 
 
+def test_suites_and_parts_of_tasks_are_those_of_the_options() -> None:
+    """The command offers each, though it does not import them to say so."""
+    suites, *_, parts = BENCHMARKS["tasks"][1]
+
+    assert isinstance(suites.type, click.Choice)
+    assert isinstance(parts.type, click.Choice)
+    assert tuple(suites.type.choices) == SUITES
+    assert tuple(parts.type.choices) == tasks.PARTS
+
+
 def test_every_benchmark_has_its_figures_in_the_specification() -> None:
     """A promise that nothing shows, or a figure that nobody is told of, is noticed."""
     assert set(specified()) | {"fairness"} == set(BENCHMARKS)
@@ -127,6 +140,61 @@ def test_whole_gateways_are_measured() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert [name for name in http.PROMISES if not figures[name] > 0] == []
     assert figures["samples"]["10,000 expenses, without"]["count"] == 2
+
+
+def test_tasks_are_judged_by_their_suite() -> None:
+    """Whole gateways and suites: scripts do what the calls do, and the model sees no private value."""
+    done = run("tasks", "--suite", "banking", "--tasks", "3", "--part", "tasks", "--json")
+
+    figures = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {name for name in tasks.PROMISES if name not in figures} == set()
+    assert (figures["tasks"], figures["utility"], figures["utility_equal"], figures["not_equal"]) == (3, 1, 1, [])
+    assert (figures["turns"], figures["plain_turns"]) == (3, 3)
+    assert (figures["private_values_received"], figures["private_values_written"]) == (0, 0)
+    assert figures["plain_private_values_received"] == 8
+    assert list(figures["by_suite"]) == ["banking"]
+
+
+def test_script_reads_what_it_can_instead_of_copying_it() -> None:
+    """An argument comes from an earlier answer, from the middle of one, from the prompt, or is written down."""
+    calls = [
+        Call("list_bills", {"year": 2024}),
+        Call("read_bill", {"name": "rent.txt"}),
+        Call("pay", {"to": "DE89370400440532013000", "amount": 1200, "note": "Rent, rent.txt", "day": "today"}),
+    ]
+    answers = [
+        [{"title": "food", "file": "food.txt"}, {"title": "rent", "file": "rent.txt"}],
+        "Please pay to DE89370400440532013000, and soon.",
+        None,
+    ]
+    private = {"DE89370400440532013000"}
+    prompt = "Please pay 1200 for the rent in 2024."
+    one = compose(calls, answers, prompt=prompt, private=private, result="a2", server="bank", known=())
+    block = compose(calls[:2], answers[:2], prompt=prompt, private=private, result="a1", server="bank", known=None)
+
+    entry = "[e for e in a0 if e['title'] == 'rent'][0]['file']"
+    assert one.code.splitlines() == [
+        "from servers.bank import list_bills, read_bill, pay",
+        "a0 = list_bills(year=2024)",
+        f"a1 = read_bill(name={entry})",
+        f"a2 = pay(to=a1.split('o ', 1)[1].split(',', 1)[0], amount=1200, note='Rent, ' + {entry}, day='today')",
+        "a2",
+    ]
+    assert one.sources == {"prompt": 2, "read": 3, "written": 1}
+    assert block.code.splitlines() == [
+        "a0 = (await call_tool('bank_list_bills', {'year': 2024}))['result']",
+        f"a1 = (await call_tool('bank_read_bill', {{'name': {entry}}}))['result']",
+        "return a1",
+    ]
+
+
+def test_every_turn_counts_what_was_said_before() -> None:
+    """A context of 100 tokens is read three times, an answer twice; a later talk begins with what came before it."""
+    talk = Talk(start=100, steps=[(1, 10), (2, 20), (4, 0)])
+
+    assert (talk.turns, talk.tokens, talk.context) == (3, (100 + 1) + (111 + 2) + (133 + 4), 137)
+    assert (talk.later(1).turns, talk.later(1).tokens) == (2, (111 + 2) + (133 + 4))
 
 
 def test_sets_of_a_folder_are_measured_alone_and_with_the_pools(data: Path) -> None:

@@ -20,7 +20,7 @@ import sealyard.cli
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sealyard"
 GUEST = SOURCE / "sandbox" / "guest"
-LOCKS = tuple(f"requirements/{name}.txt" for name in ("dev", "outside", "peers", "runtime", "wheel")) + tuple(
+LOCKS = tuple(f"requirements/{name}.txt" for name in ("dev", "outside", "peers", "runtime", "tasks", "wheel")) + tuple(
     f"requirements/agents-{name}.txt" for name in ("crewai", "sdk1", "sdk2")
 )
 
@@ -120,7 +120,8 @@ finally:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
 
     loaded = set(done.stderr.split())
-    assert {name for name in loaded if name.startswith("sealyard")} == {"sealyard", "sealyard.cli", "sealyard.errors"}
+    own = {name for name in loaded if name.startswith("sealyard")}
+    assert own == {"sealyard", "sealyard.cli", "sealyard.doors", "sealyard.errors"}
     assert {"asyncio", "msgspec", "rich", "subprocess"} & loaded == set()
 
 
@@ -172,6 +173,7 @@ def test_foreign_documents_are_decoded_by_a_reader_that_no_number_slows_down() -
         "broker/admission.py": 1,
         "broker/upstreams/mcp/http.py": 1,
         "broker/upstreams/mcp/transport.py": 1,
+        "broker/upstreams/python/description.py": 1,
         "privacy/guard.py": 1,
         "privacy/helper_guard.py": 2,
         "serve/relay/concealment.py": 1,

@@ -1,18 +1,26 @@
-"""Conversations of each framework's agent, over standard input and output and over HTTP, had when a test first asks."""
+"""Conversations of each framework's agent, over standard input and output and over HTTP, had once and two at a time."""
 
 import contextlib
 import json
 import re
+import sqlite3
+import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, TypeAlias
 
 import pytest
-from tests.agents.programs import FRAMEWORKS, Framework, Home, converse
+from tests.agents.programs import FRAMEWORKS, KILL, SECONDS, Framework, Home, converse, conversing
+from tests.clients.conversations import TRANSPORTS, _select, _until
 from tests.clients.model import Request, Step, serving
+from tests.conftest import _descendants, is_sandboxed
 
+Process: TypeAlias = subprocess.Popen[str]
+KINDS = {"talk", "killed", "cancelled"}
+"""Of what tests look at, each a fixture."""
 MILLION = 1_000_000
 APPROVE = "from servers.expenses import approve_expense\napprove_expense(expense_id='x00042')['status']"
 
@@ -56,70 +64,134 @@ def started(results: list[str]) -> str:
     return next(found[1] for each in reversed(results) if (found := re.search(r'"execution_id":"(\w+)"', each)))
 
 
+LONG = """from servers.expenses import list_employees
+import time
+list_employees()
+time.sleep(100)"""
+LONG_STEP = Step("execute_code", {"code": LONG, "timeout_seconds": 110})
+AT_ONCE = 2
+"""Conversations: they wait for each other's processes, and for seconds that pass, about half of the time."""
+
+
 @dataclass(frozen=True)
 class Conversation:
     """What the model was sent, and the results that it saw, the last one of a step that was repeated."""
 
     first: Request
     results: dict[str, str]
-    left: list[int]
-    """Processes that the agent left behind."""
+    left: list[str]
+    """The processes that the agent left behind."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An agent whose code was running when it was killed, or its task cancelled."""
+
+    runs: list[str]
+    """The status of each run in the journal, after the gateway noticed the end of the first."""
+    status: int
+    """Of the agent."""
+    results: list[str]
+    """What the model saw in the conversation after a cancelled one, with the same connection."""
 
 
 class Conversations:
-    """What each agent and its model said."""
+    """Begins everything that the selected tests look at when the first of them asks."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, wanted: Iterable[tuple[str, str, str]]) -> None:
         self._folder = folder
-        self._had: dict[tuple[str, str], Conversation | Exception] = {}
-        self._stack = contextlib.ExitStack()
-        self._served: tuple[Home, dict[str, str]] | None = None
+        self._wanted = list(wanted)
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._had: dict[tuple[str, str, str], Future[Any]] = {}
 
-    def __enter__(self) -> Self:
-        return self
+    def of(self, *key: str) -> Any:
+        """The conversation of a kind, with a framework, over a transport."""
+        for each in self._wanted if not self._had else ():
+            kind, *rest = each
+            self._had[each] = self._pool.submit(getattr(self, f"_{kind}"), *rest)
+        return self._had[key[0], key[1], key[2]].result()
 
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
+    def close(self) -> None:
+        """Wait for those that have begun."""
+        self._pool.shutdown(cancel_futures=True)
 
-    def of(self, framework: Framework, transport: str) -> Conversation:
-        """The conversation of this framework's agent over this transport."""
-        key = framework.name, transport
-        if key not in self._had:
-            try:
-                self._had[key] = self._have(framework, transport)
-            except Exception as error:  # noqa: BLE001 - fails every test of it, and is not tried again
-                self._had[key] = error
-        if isinstance(had := self._had[key], Exception):
-            raise had
-        return had
-
-    def _have(self, framework: Framework, transport: str) -> Conversation:
-        home = Home(self._folder / f"{framework.name}-{transport}")
-        operated = home
-        if transport == "http":
-            operated, address = self._gateway()
-            home.environ.update(address)
-        names = {id(step): name for name, step in STEPS.items()}
-        try:
-            with serving(list(STEPS.values())) as model, _operator(operated, framework):
-                converse(framework, home, model)
-            left = home.wait_until_empty()
-        finally:
-            home.clear()
+    def _talk(self, name: str, transport: str) -> Conversation:
+        names = {id(step): key for key, step in STEPS.items()}
+        with (
+            self._at_home("talk", name, transport) as (home, operated, _),
+            serving(list(STEPS.values())) as model,
+            _operator(operated, FRAMEWORKS[name]),
+        ):
+            left = converse(FRAMEWORKS[name], home, model)
         assert model.missing == set()
         called = [names[id(step)] for step in model.made]
-        results = dict(zip(called, model.requests[-1].results, strict=True))
-        return Conversation(model.requests[0], results, left)
+        return Conversation(model.requests[0], dict(zip(called, model.requests[-1].results, strict=True)), left)
 
-    def _gateway(self) -> tuple[Home, dict[str, str]]:
-        """A gateway that all agents meet over HTTP, and what tells them where it is."""
-        if self._served is None:
-            home = Home(self._folder / "gateway")
-            made = json.loads(home.run("sealyard", "token", "agent", "--json"))
-            home.configure(made["toml"])
-            url = self._stack.enter_context(home.serving())
-            self._served = home, {"SEALYARD_URL": url, "SEALYARD_TOKEN": made["token"]}
-        return self._served
+    def _killed(self, name: str, transport: str) -> Ended:
+        with (
+            self._at_home("killed", name, transport) as (home, operated, gateway),
+            serving([LONG_STEP]) as model,
+            conversing(FRAMEWORKS[name], home, model) as process,
+        ):
+            _wait_for_run(operated, process, gateway)
+            process.send_signal(KILL)
+            process.communicate(timeout=SECONDS)
+            _until(lambda: _runs(operated.path) != ["running"], fails=False)
+            return Ended(_runs(operated.path), process.returncode, [])
+
+    def _cancelled(self, name: str, transport: str) -> Ended:
+        example = Path(__file__).parent / "cancelled" / f"{name}_agent.py"
+        with (
+            self._at_home("cancelled", name, transport) as (home, operated, gateway),
+            serving([LONG_STEP]) as model,
+            serving([STEPS["number"]]) as following,
+        ):
+            home.environ["NEXT_BASE_URL"] = f"{following.url}/v1"
+            with conversing(FRAMEWORKS[name], home, model, example) as process:
+                _wait_for_run(operated, process, gateway)
+                _say(process, "cancel")
+                _until(lambda: _runs(operated.path) != ["running"], fails=False)
+                said, _ = process.communicate("go on\n", timeout=SECONDS)
+            assert following.requests, said
+            return Ended(_runs(operated.path), process.returncode, following.requests[-1].results)
+
+    @contextlib.contextmanager
+    def _at_home(self, *key: str) -> Iterator[tuple[Home, Home, Process | None]]:
+        """The home of an agent and that of its gateway, which over HTTP is a process of its own."""
+        home = Home(self._folder / "-".join(key))
+        if key[-1] == "stdio":
+            yield home, home, None
+            return
+        operated = Home(self._folder / "-".join(("gateway", *key)))
+        made = json.loads(operated.run("sealyard", "token", "agent", "--json"))
+        operated.configure(made["toml"])
+        with operated.serving() as (url, gateway):
+            home.environ.update({"SEALYARD_URL": url, "SEALYARD_TOKEN": made["token"]})
+            yield home, operated, gateway
+
+
+def _wait_for_run(operated: Home, process: Process, gateway: Process | None) -> None:
+    """Wait until the agent's code runs, and something below it, or below its gateway, is in a sandbox."""
+
+    def runs() -> bool:
+        return _runs(operated.path) == ["running"] and any(map(is_sandboxed, _descendants((gateway or process).pid)))
+
+    _until(lambda: process.poll() is not None or runs())
+    assert process.poll() is None, process.communicate()
+
+
+def _runs(folder: Path) -> list[str]:
+    """The status of each run in the journal."""
+    try:
+        return [status for (status,) in _select(folder, "SELECT status FROM executions ORDER BY rowid")]
+    except sqlite3.OperationalError:  # the store is still being made
+        return []
+
+
+def _say(process: Process, line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
 
 
 @contextlib.contextmanager
@@ -140,20 +212,44 @@ def _operator(home: Home, framework: Framework) -> Iterator[None]:
     thread.join()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test is one for each framework that can do it, over each transport."""
+    names = {
+        "talk": FRAMEWORKS,
+        "killed": [name for name, each in FRAMEWORKS.items() if not each.is_a_program],
+        "cancelled": [name for name, each in FRAMEWORKS.items() if each.is_cancelled],
+    }
+    for kind in KINDS & set(metafunc.fixturenames):
+        metafunc.parametrize("name", list(names[kind]), scope="session")
+        metafunc.parametrize("transport", TRANSPORTS, scope="session")
+
+
 @pytest.fixture(scope="session")
-def conversations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conversations]:
-    """The conversations of all tests of this process."""
-    with Conversations(tmp_path_factory.mktemp("agents")) as had:
-        yield had
+def conversations(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conversations]:
+    """What the selected tests look at."""
+    wanted = {
+        (kind, item.callspec.params["name"], item.callspec.params["transport"]): None
+        for item in request.session.items
+        for kind in KINDS & set(getattr(item, "fixturenames", ()))
+    }
+    had = Conversations(tmp_path_factory.mktemp("agents"), wanted)
+    yield had
+    had.close()
 
 
-@pytest.fixture(params=FRAMEWORKS)
-def framework(request: pytest.FixtureRequest) -> Framework:
-    """Each framework in turn."""
-    return FRAMEWORKS[request.param]
+@pytest.fixture
+def talk(name: str, transport: str, conversations: Conversations) -> Conversation:
+    """What a framework's agent said."""
+    return conversations.of("talk", name, transport)
 
 
-@pytest.fixture(params=["stdio", "http"])
-def talk(request: pytest.FixtureRequest, framework: Framework, conversations: Conversations) -> Conversation:
-    """What the framework's agent said, over each transport in turn."""
-    return conversations.of(framework, request.param)
+@pytest.fixture
+def killed(name: str, transport: str, conversations: Conversations) -> Ended:
+    """What became of an agent that was killed in mid-run."""
+    return conversations.of("killed", name, transport)
+
+
+@pytest.fixture
+def cancelled(name: str, transport: str, conversations: Conversations) -> Ended:
+    """What became of an agent whose task was cancelled in mid-run."""
+    return conversations.of("cancelled", name, transport)

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests import reaper
 from tests.clients.model import Model
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +25,10 @@ EXAMPLES = ROOT / "docs" / "examples" / "frameworks"
 PROMPT = "Go on."
 SECONDS = 240
 """For one conversation. It takes ten to thirty."""
+LEAVING_SECONDS = 30
+"""In which whatever an agent started must end after it: a run would take longer."""
+KILL = signal.SIGUSR1
+"""The reaper kills its program then."""
 PERSON_SECONDS = 1.0
 """In which nobody has read a question and answered it; the gateway tells persons from programs by that."""
 
@@ -51,6 +55,8 @@ class Framework:
     shows_forms: bool = False
     """The agent asks its user about approvals."""
 
+    is_cancelled: bool = False
+    """Its agents are tasks that can be cancelled: by those in `cancelled`."""
     is_a_program: bool = False
     """Its agent is a process beside the script, and goes on until its call is over if the script is killed."""
 
@@ -67,9 +73,9 @@ class Framework:
 FRAMEWORKS = {
     each.name: each
     for each in (
-        Framework("pydantic_ai", "Pydantic AI", "agents-sdk2", shows_forms=True),
-        Framework("openai", "OpenAI Agents SDK", "agents-sdk2"),
-        Framework("langchain", "LangChain", "agents-sdk1", shows_forms=True),
+        Framework("pydantic_ai", "Pydantic AI", "agents-sdk2", shows_forms=True, is_cancelled=True),
+        Framework("openai", "OpenAI Agents SDK", "agents-sdk2", is_cancelled=True),
+        Framework("langchain", "LangChain", "agents-sdk1", shows_forms=True, is_cancelled=True),
         Framework("smolagents", "smolagents", "agents-sdk1"),
         Framework("claude", "Claude Agent SDK", "agents-sdk1", is_a_program=True),
         Framework("crewai", "CrewAI", "agents-crewai"),
@@ -99,11 +105,11 @@ class Home:
 
     @contextlib.contextmanager
     def running(self, *command: str | Path, stderr: int = subprocess.PIPE) -> Iterator["subprocess.Popen[str]"]:
-        """A program of this home, which is ended."""
+        """A program of this home under the reaper, which is killed at the end. See `tests/reaper.py` for its status."""
         environ = {"HOME": str(self.path), "LANG": "C.UTF-8"} | QUIET | self.environ
         environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-I", "-S", reaper.__file__, str(LEAVING_SECONDS), *command],
             cwd=self.path,
             env=environ,
             stdin=subprocess.PIPE,
@@ -116,30 +122,8 @@ class Home:
             try:
                 yield process
             finally:
-                process.kill()
-
-    def clear(self) -> None:
-        """End what is at home here: a framework that fails may leave its gateway behind."""
-        for pid in self.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def processes(self) -> list[int]:
-        """All processes that are at home here."""
-        mark = f"HOME={self.path}".encode()
-        found = []
-        for each in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):  # it has ended, or is another user's
-                if mark in each.read_bytes().split(b"\0"):
-                    found.append(int(each.parent.name))
-        return found
-
-    def wait_until_empty(self) -> list[int]:
-        """Wait for the processes that are at home here to end. Returns those that do not."""
-        for pid in self.processes():
-            with contextlib.suppress(ProcessLookupError), open(os.pidfd_open(pid), "rb") as ended:
-                select.select([ended], [], [], SECONDS)
-        return self.processes()
+                if process.poll() is None:
+                    process.send_signal(KILL)
 
     def run(self, *command: str) -> str:
         """Run a program to its end, which must be a good one. Returns what it printed."""
@@ -149,8 +133,8 @@ class Home:
         return out
 
     @contextlib.contextmanager
-    def serving(self) -> Iterator[str]:
-        """The gateway over HTTP: gives its address."""
+    def serving(self) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+        """The gateway over HTTP, at this address. It must end in order."""
         with self.running("sealyard", "serve", "sealyard.toml", "--http", "127.0.0.1:0") as process:
             assert process.stderr is not None
             said = ""
@@ -158,10 +142,13 @@ class Home:
                 line = process.stderr.readline()
                 assert line, f"The gateway ended before it listened: {said}"
                 said += line
-            threading.Thread(target=process.stderr.read).start()  # or it stops when the pipe is full
-            yield found[1]
+            rest: list[str] = []
+            reading = threading.Thread(target=lambda: rest.append(process.stderr.read()))
+            reading.start()  # or it stops when the pipe is full
+            yield found[1], process
             process.terminate()
-            process.wait(SECONDS)
+            reading.join()
+        assert process.returncode == 128 + signal.SIGTERM, rest
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[Iterator[str]]:
@@ -172,8 +159,10 @@ class Home:
 
 
 @contextlib.contextmanager
-def conversing(framework: Framework, home: Home, model: Model) -> Iterator["subprocess.Popen[str]"]:
-    """The example of a framework, which finds its model on loopback."""
+def conversing(
+    framework: Framework, home: Home, model: Model, example: Path | None = None
+) -> Iterator["subprocess.Popen[str]"]:
+    """The example of a framework, or another one, which finds its model on loopback."""
     home.environ.update(
         {
             "ANTHROPIC_BASE_URL": model.url,
@@ -183,13 +172,13 @@ def conversing(framework: Framework, home: Home, model: Model) -> Iterator["subp
             "OPENAI_API_KEY": "none",
         }
     )
-    example = EXAMPLES / f"{framework.name}_agent.py"
-    with home.running(framework.python, example, PROMPT, stderr=subprocess.STDOUT) as process:
+    own = EXAMPLES / f"{framework.name}_agent.py"
+    with home.running(framework.python, example or own, PROMPT, stderr=subprocess.STDOUT) as process:
         yield process
 
 
-def converse(framework: Framework, home: Home, model: Model) -> None:
-    """Have one conversation to its end, with a user who approves whatever is asked in the terminal."""
+def converse(framework: Framework, home: Home, model: Model) -> list[str]:
+    """Have one conversation to its end, with a user who approves whatever is asked. Returns what processes it left."""
     with conversing(framework, home, model) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -200,5 +189,5 @@ def converse(framework: Framework, home: Home, model: Model) -> None:
                 time.sleep(PERSON_SECONDS)
                 process.stdin.write("once\n")
                 process.stdin.flush()
-        process.wait(SECONDS)
-    assert process.returncode == 0, "".join(said)[-4_000:]
+    assert process.returncode in (0, reaper.LEFT), "".join(said)[-4_000:]
+    return [line for line in said if line.startswith("left: ")]

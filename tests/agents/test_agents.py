@@ -2,12 +2,11 @@
 
 import json
 import re
-from pathlib import Path
+import signal
 
 import pytest
-from tests.agents.conftest import MILLION, STEPS, Conversation
-from tests.agents.programs import FRAMEWORKS, ROOT, Framework, Home, conversing
-from tests.clients.model import serving
+from tests.agents.conftest import MILLION, Conversation, Ended
+from tests.agents.programs import FRAMEWORKS, ROOT
 
 from sealyard.metrics.tokens import count
 
@@ -20,9 +19,9 @@ def test_the_tools_are_in_the_first_request(talk: Conversation) -> None:
     assert [tool for tool in SURFACE if not any(name.endswith(tool) for name in talk.first.tools)] == []
 
 
-def test_the_definitions_cost_what_the_page_says(framework: Framework, talk: Conversation) -> None:
+def test_the_definitions_cost_what_the_page_says(name: str, talk: Conversation) -> None:
     """They are counted as the framework sends them."""
-    row = re.search(rf"\| \[{framework.title}\].*", PAGE.read_text(encoding="utf-8"))
+    row = re.search(rf"\| \[{FRAMEWORKS[name].title}\].*", PAGE.read_text(encoding="utf-8"))
     assert row is not None
     most = int(row[0].split("|")[3].replace(",", ""))
     ours = [each for name, each in talk.first.tools.items() if name.endswith(SURFACE)]
@@ -107,24 +106,21 @@ def test_a_call_is_approved(talk: Conversation) -> None:
 
 
 def test_nothing_is_left_behind(talk: Conversation) -> None:
-    """The gateway ends with its agent, and so do the servers that it started."""
+    """The gateway ends with its agent, and so do its sandbox and the servers that it started."""
     assert talk.left == []
 
 
 @pytest.mark.behaviour("agents.killed")
-@pytest.mark.parametrize("name", [name for name, each in FRAMEWORKS.items() if not each.is_a_program])
-def test_a_killed_agent_takes_its_run_and_its_gateway_with_it(name: str, tmp_path: Path) -> None:
-    """A run that waits for approval would wait for minutes."""
-    home = Home(tmp_path / "home")
-    try:
-        with serving([STEPS["approved"]]) as model, conversing(FRAMEWORKS[name], home, model) as process:
-            with home.asking() as asks:
-                next(asks)
-            process.kill()
+def test_a_killed_agent_takes_its_run_and_its_gateway_with_it(killed: Ended) -> None:
+    """The run would take longer than its processes get to end. Over HTTP the run ends, and the gateway goes on."""
+    assert (killed.status, killed.runs) == (128 + signal.SIGKILL, ["cancelled"])
 
-        assert home.wait_until_empty() == []
-    finally:
-        home.clear()
+
+@pytest.mark.behaviour("agents.cancelled")
+def test_a_cancelled_agent_takes_its_run_with_it_and_the_next_one_works(cancelled: Ended) -> None:
+    """In the same process, and with the same connection if the framework tells servers about cancelled calls."""
+    assert (cancelled.runs, cancelled.results) == (["cancelled", "ok"], ["41"])
+    assert cancelled.status == 0
 
 
 def _bare(text: str) -> str:

@@ -167,6 +167,23 @@ async def test_the_person_reads_values_and_the_model_tokens(tmp_path: Path) -> N
     assert len(entries) == 2
 
 
+async def test_a_value_that_the_person_names_equals_that_of_a_tool(tmp_path: Path) -> None:
+    """The model's code finds the row by the token that it read in the message."""
+
+    def look(request: ModelRequest) -> ModelMessage:
+        (message,) = request.messages
+        assert isinstance(message, UserMessage)
+        token = re.findall("__PII_email_[0-9a-f]+__", message.text)[0]
+        return runs(f"from servers.shop import customer\nprint(customer()['email'] == {token!r})")
+
+    model = Script(look, says("It is."))
+    async with talking(tmp_path, model) as agent:
+        events = await events_of(agent, f"Is {EMAIL} our best customer?")
+
+    assert results_of(events) == ["True"]
+    assert EMAIL not in model.read
+
+
 @pytest.mark.parametrize(
     "place",
     [

@@ -18,6 +18,7 @@ from tests.mcp.upstreams import config, gateway, memory
 
 import sealyard
 from sealyard.broker import FinishedCall, OpenCall
+from sealyard.broker.upstreams import Response
 from sealyard.config import Config
 from sealyard.config.settings import StoreConfig
 from sealyard.errors import ToolFailed
@@ -115,14 +116,14 @@ def walk() -> Walk:
 
 @asynccontextmanager
 async def agent(tmp_path: Path, walk: Walk) -> AsyncIterator[Client]:
-    """A client of a gateway in this process, whose only tool notes how it was reached."""
+    """A client of a gateway in this process, whose only upstream notes how it was reached."""
 
-    def rows() -> list[dict[str, int]]:
-        """Rows to work with."""
-        walk.note(("serve/mcp.py", "call_tool"))
-        return [{"n": 1}, {"n": 2}]
+    class Noting(FakeUpstream):
+        async def call(self, tool: str, arguments: dict[str, Any], **options: Any) -> Response:
+            walk.note(("serve/mcp.py", "call_tool"))
+            return await super().call(tool, arguments, **options)
 
-    upstream = FakeUpstream("data", rows=rows)
+    upstream = Noting("data", rows=lambda: [{"n": 1}, {"n": 2}])
     schema = {"type": "object", "properties": {}}
     upstream.definitions["rows"] = Definition(
         name="rows", description="Rows to work with.", input_schema=schema, annotations=ToolAnnotations(read_only=True)

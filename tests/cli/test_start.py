@@ -1,19 +1,25 @@
 """`sealyard serve` answers a client before its yard is open: the tools at once, everything else as soon as it can."""
 
+import contextlib
 import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import warm
+from tests import reaper, warm
+from tests.conftest import _descendants, is_sandboxed
+from tests.reaper import LEFT
 
 from sealyard.disk import locked
 from sealyard.privacy.vault import KEY_FILE
+from sealyard.serve.logs import _WITHHELD
+from sealyard.serve.stdio import _LINE_BYTES
 from sealyard.yard.surface import surface_tools
 
 Message = dict[str, Any]
@@ -23,7 +29,8 @@ HELLO = {
     "capabilities": {},
     "clientInfo": {"name": "test", "version": "1"},
 }
-ADDRESS = "anna.schmidt@example.com"
+REAPER = [sys.executable, "-I", "-S", reaper.__file__, "60"]
+"""Begins a command line whose program must leave no process behind."""
 
 
 class Started:
@@ -99,8 +106,14 @@ def held_up(folder: Path) -> Iterator[Path]:
 
 
 def files_in(folder: Path) -> set[str]:
-    """The paths below a folder, the database's own beside it left out."""
-    return {str(each.relative_to(folder)) for each in folder.rglob("*") if not each.name.startswith("s.db-")}
+    """The paths below a folder."""
+    return {str(each.relative_to(folder)) for each in folder.rglob("*")}
+
+
+def expenses(*python: str) -> str:
+    """The lines of a config with one server, which starts warm unless a Python is given."""
+    program, *arguments = *(python or warm.python()), "-m", "sealyard.examples.expenses"
+    return f"[upstreams.expenses]\ncommand = {json.dumps(program)}\nargs = {json.dumps(arguments)}\n"
 
 
 def text_of(answer: Message) -> str:
@@ -130,10 +143,8 @@ def test_tools_are_listed_while_the_yard_still_opens(start: Start, tmp_path: Pat
 
 def test_a_hybrid_list_waits_for_the_tools_of_the_servers(start: Start, tmp_path: Path) -> None:
     """It names tools that only an open yard knows, so it is answered after other requests."""
-    program, *arguments = warm.python("-m", "sealyard.examples.expenses")
-    server = f"[upstreams.expenses]\ncommand = {json.dumps(program)}\nargs = {json.dumps(arguments)}\n"
     with held_up(tmp_path):
-        gateway = start("--mode", "hybrid", config=f'{server}[surface]\ndirect = ["expenses/list_expenses"]')
+        gateway = start("--mode", "hybrid", config=f'{expenses()}[surface]\ndirect = ["expenses/list_expenses"]')
         gateway.greet()
         gateway.send(2, "tools/list")
         gateway.send(3, "ping")
@@ -158,10 +169,13 @@ def test_code_sent_at_once_runs(start: Start, command: list[str] | None) -> None
 
 
 @pytest.mark.behaviour("start.failed")
-def test_an_opening_that_fails_ends_the_process_and_answers_who_waits(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("config", ["", '[otel]\nendpoint = "http://127.0.0.1:9"'], ids=["plain", "traced"])
+def test_an_opening_that_fails_ends_the_process_and_answers_who_waits(
+    start: Start, tmp_path: Path, config: str
+) -> None:
     """The reason is for the operator alone; each waiting request fails, whatever it is."""
     with held_up(tmp_path) as data:
-        gateway = start()
+        gateway = start(config=config)
         gateway.greet()
         for number in (2, 3, 4):
             gateway.call(number, "execute_code", code="1")
@@ -197,45 +211,88 @@ def test_a_store_that_cannot_be_opened_ends_the_process_with_the_reason(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("wrong", ['conceal = ["nobody"]', 'reveal = ["nobody"]', 'patterns = {badge = "("}'])
+def test_privacy_that_cannot_be_had_is_refused_before_anything_is_made(
+    start: Start, tmp_path: Path, wrong: str
+) -> None:
+    """Corrected, the config starts as if it were new."""
+    gateway = start(config=f"[privacy]\n{wrong}")
+    code = gateway.process.wait(120)
+    _, out, err = gateway.end()
+
+    assert (code, out) == (2, "")
+    assert err.startswith(("error: [privacy] names the type 'nobody'", "error: The pattern 'badge' is no regular"))
+    assert files_in(tmp_path) == {"sealyard.toml"}
+
+
 @pytest.mark.parametrize("is_told", [False, True], ids=["hangs up", "hangs up and signals"])
 def test_a_client_that_leaves_while_the_yard_opens_leaves_nothing_behind(
     start: Start, tmp_path: Path, *, is_told: bool
 ) -> None:
-    """There is no file that a gateway which served and ended in order does not leave."""
+    """No process, although its sandbox was starting, and no file but those of the store."""
     with held_up(tmp_path) as data:
-        gateway = start()
+        gateway = start(command=[*REAPER, sys.executable, "-m", "sealyard"])
         gateway.greet()
         gateway.call(2, "execute_code", code="1")
         gateway.answers(1)
+        while not any(is_sandboxed(pid) for pid in _descendants(gateway.process.pid)):
+            time.sleep(0.02)  # nothing announces it, and the test's own time limit bounds this
         assert gateway.process.stdin is not None
         gateway.process.stdin.close()
+        gateway.process.stdin = None
         if is_told:
             gateway.process.send_signal(signal.SIGTERM)
-    code, left = gateway.process.wait(120), files_in(data)
-    ordinary = start()
-    ordinary.greet()
-    ordinary.call(2, "execute_code", code="1")
-    ordinary.answers(1, 2)
+    code, out, err = gateway.end()
 
-    assert code == (143 if is_told else 0)
-    assert ordinary.end() == (0, "", "")
-    assert left <= files_in(data)
+    assert (code, err) == (143 if is_told else 0, "")
+    assert json.loads(out)["error"]["message"] == "Connection closed"
+    # Of the keys there are those that it came to.
+    assert files_in(data) - {"vault.key", "s.db.audit.key"} == {"s.db", "s.db.d", "s.db.d/opening"}
+
+
+@pytest.mark.parametrize(
+    ("given", "mode"),
+    [
+        ("", "code"),
+        ("< /dev/null", "code"),
+        ("< /dev/null > /dev/null", "code"),
+        ("<&-", "code"),
+        ("<&- >&- 2>&-", "code"),
+        ("< /dev/null", "proxy"),
+        ("<&-", "proxy"),
+    ],
+)
+def test_a_gateway_without_input_ends_in_order(start: Start, tmp_path: Path, given: str, mode: str) -> None:
+    """Whatever stands in its place: an empty pipe, the null device, or nothing. Every process that it started ends."""
+    command = ["sh", "-c", f'exec "$@" {given}', "sh", sys.executable, "-m", "sealyard"]
+    gateway = start("--mode", mode, config=expenses(sys.executable), command=[*REAPER, *command])
+
+    assert gateway.end() == (0, "", "")
+    assert (tmp_path / "data" / "s.db").exists()
+
+
+def test_processes_that_outlive_a_gateway_are_seen(tmp_path: Path) -> None:
+    """The control of the tests that none is left: in a session and an environment of its own, one is."""
+    command = ["sh", "-c", "env -i setsid sleep 1000 & exit 3"]
+    done = subprocess.run([*REAPER[:-1], "0.1", *command], capture_output=True, text=True, timeout=120, check=False)
+
+    assert (done.returncode, done.stderr) == (LEFT, "left: sleep 1000 \n")
 
 
 def test_lines_about_a_client_are_withheld_until_there_is_a_guard(start: Start, tmp_path: Path) -> None:
-    """Its words are in what the SDK says about a message that it cannot read."""
+    """They may have its words. One about a message that never ends is logged while the yard opens."""
     with held_up(tmp_path):
         gateway = start()
         gateway.greet()
-        gateway.send(None, "notifications/progress", progressToken=ADDRESS, progress=ADDRESS)
-        gateway.send(2, "tools/list")
-        gateway.answers(1, 2)
-    gateway.send(3, "ping")
-    gateway.answers(3)
-    code, _, err = gateway.end()
+        gateway.answers(1)
+        assert gateway.process.stdin is not None
+        assert gateway.process.stderr is not None
+        with contextlib.suppress(BrokenPipeError):  # of what it no longer reads
+            gateway.process.stdin.write("x" * (_LINE_BYTES + 1))
+            gateway.process.stdin.flush()
+        line = gateway.process.stderr.readline()
 
-    assert code == 0
-    assert ADDRESS not in err
+    assert line == f"sealyard.serve.stdio: {_WITHHELD}\n"
 
 
 def test_listing_tools_over_pipes_imports_neither_the_yard_nor_a_web_page() -> None:
@@ -263,12 +320,7 @@ def test_commands_that_need_no_server_do_without_the_sdk(
 ) -> None:
     """Its import takes longer than all that they do; the tools of servers are remembered."""
     monkeypatch.chdir(tmp_path)
-    program, *arguments = warm.python("-m", "sealyard.examples.expenses")
-    (tmp_path / "sealyard.toml").write_text(
-        f'[store]\npath = "s.db"\n[upstreams.expenses]\ncommand = {json.dumps(program)}\n'
-        f"args = {json.dumps(arguments)}\n",
-        encoding="utf-8",
-    )
+    (tmp_path / "sealyard.toml").write_text(f'[store]\npath = "s.db"\n{expenses()}', encoding="utf-8")
     listed = sealyard("tools")
     code = f"""
 import sys

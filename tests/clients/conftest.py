@@ -8,10 +8,21 @@ from tests.clients.conversations import TRANSPORTS, Conversations, Cut, Talk
 from tests.clients.programs import PROGRAMS
 from tests.clients.table import Table
 
+WHOLE = "test_the_page_is_what_a_whole_run_found"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the option that writes the page."""
-    parser.addoption("--write-table", action="store_true", help="write what was found into docs/howto/clients.md")
+    """Adds the option of a whole run."""
+    words = "compare docs/howto/clients.md with what a whole run found, or write it"
+    parser.addoption("--table", choices=("compare", "write"), help=words)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the test of a whole run if this is none."""
+    if config.getoption("--table") is None:
+        partial = [item for item in items if item.name == WHOLE]
+        config.hook.pytest_deselected(items=partial)
+        items[:] = [item for item in items if item not in partial]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -60,6 +71,6 @@ def cut(client: str, transport: str, how: signal.Signals, conversations: Convers
 
 
 @pytest.fixture(scope="session")
-def table() -> Table:
+def table(request: pytest.FixtureRequest) -> Table:
     """What the tests of this process have found."""
-    return Table()
+    return Table(is_written=request.config.getoption("--table") == "write")

@@ -20,8 +20,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tests.clients.model import Model, Request, Step, serving
-from tests.clients.programs import PROGRAMS, SECONDS, Home
-from tests.conftest import _descendants
+from tests.clients.programs import KILL, PROGRAMS, SECONDS, Home
+from tests.conftest import _descendants, is_sandboxed
 
 MILLION = 1_000_000
 REASON = "Not before noon."
@@ -115,7 +115,7 @@ class Cut:
     left: list[str]
     """The commands of processes below the client that did not end."""
     files: list[str]
-    """What the gateway left among the temporary files of a client that started it."""
+    """What the gateway left among the temporary files of a client that started it, or the next after it."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,8 @@ class End:
     """What a gateway over HTTP left when it was ended after all conversations."""
 
     status: int
+    """Another one than that of SIGTERM if it leaves a process."""
     running: int
-    left: list[str]
     files: list[str]
 
 
@@ -230,14 +230,15 @@ class Conversations:
             with home.running(*PROGRAMS[name].prepare(home)) as process:
                 _until(lambda: subject in _mails(at) or process.poll() is not None)
                 assert process.poll() is None, process.communicate()
-                below = {pid: _command(pid) for pid in _descendants(process.pid)}
-                process.send_signal(signal.Signals[how])
-                process.communicate(timeout=SECONDS)
-                _until(lambda: not _alive(below), fails=False)
-            if transport == "stdio" and "running" in _runs(at, subject):  # killed by its client before it could say so
-                home.run("sealyard", "run", "-c", "1")
+                pid = process.pid if transport == "stdio" else self._get("gateway").process.pid
+                assert any(map(is_sandboxed, _descendants(pid)))
+                process.send_signal(KILL if how == "SIGKILL" else signal.Signals[how])
+                _, complained = process.communicate(timeout=SECONDS)
+            left = [line for line in complained.splitlines() if line.startswith("left: ")]
+            if transport == "stdio" and how == "SIGINT" and ("running" in _runs(at, subject) or _ours(home)):
+                home.run("sealyard", "serve")  # without input: the next after one that its client killed
             _until(lambda: (runs := _runs(at, subject)) and "running" not in runs, fails=False)
-            return Cut(_runs(at, subject), _alive(below), _ours(home))
+            return Cut(_runs(at, subject), left, _ours(home))
 
     def _search(self) -> list[Request]:
         with serving([Step("tool_search", {"query": "run python code"}), _code("41")]) as model:
@@ -295,12 +296,10 @@ class Conversations:
             if key != ("end",):
                 each.exception()  # waits, and leaves failures to the tests of that conversation
         gateway = self._get("gateway")
-        below = {pid: _command(pid) for pid in _descendants(gateway.process.pid)}
         gateway.process.terminate()
         status = gateway.process.wait(SECONDS)
-        _until(lambda: not _alive(below), fails=False)
         running = len(_select(gateway.home.path, "SELECT 1 FROM executions WHERE status = 'running'"))
-        return End(status, running, _alive(below), _ours(gateway.home))
+        return End(status, running, _ours(gateway.home))
 
 
 @dataclass(frozen=True)
@@ -348,7 +347,7 @@ def _operator(home: Home) -> Iterator[None]:
         try:
             yield
         finally:
-            watching.kill()
+            watching.send_signal(KILL)
             answering.join()
 
 
@@ -396,15 +395,3 @@ def _until(is_so: Callable[[], object], *, fails: bool = True) -> None:
             assert not fails, "It never became so."
             return
         time.sleep(0.02)
-
-
-def _alive(below: dict[int, str]) -> list[str]:
-    """The commands of those that are still the same program; one that waits for its parent to notice has none."""
-    return [command for pid, command in below.items() if command and _command(pid) == command]
-
-
-def _command(pid: int) -> str:
-    """The command line of a process; empty once it has ended."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace").replace("\0", " ")
-    return ""

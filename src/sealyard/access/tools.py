@@ -1,17 +1,19 @@
 """The tools of a gateway as each principal sees them."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any
 
 import msgspec
 
 from sealyard.access.finder import Finder
 from sealyard.access.unmatched import NameCheck, Unmatched
 from sealyard.broker.policy import Policy
-from sealyard.broker.upstreams import ToolServer
+from sealyard.broker.upstreams import OnTools, ToolServer, python
 from sealyard.catalog import Catalog, DriftWatch, Recent, Snapshot
+from sealyard.errors import InvalidRequest, UnknownTool
 from sealyard.values.access import PrincipalScope, Profile
-from sealyard.values.tools import ToolSpec, UpstreamStatus
+from sealyard.values.tools import ToolSpec, UpstreamConfig, UpstreamStatus
 from sealyard.values.variants import variant
 
 _VIEWS_KEPT = 8  # whose names are kept: as many as have an index
@@ -25,23 +27,52 @@ class Tools:
         catalog: Catalog,
         finder: Finder,
         views: "Views",
-        upstreams: Mapping[str, ToolServer],
+        upstreams: MutableMapping[str, ToolServer],
         observed: DriftWatch,
         names: NameCheck,
         *,
+        on_tools: OnTools,
         on_published: Callable[[float, int], None],
     ) -> None:
-        """`on_published` gets the seconds it took to publish the stubs of a view, and the number of its tools."""
+        """`on_tools` gets the tools that an upstream lists.
+
+        `on_published` gets the seconds it took to publish the stubs of a view, and the number of its tools.
+        """
         self.catalog = catalog
         self.finder = finder
         self.views = views
         self.upstreams = upstreams
         self.observed = observed
         """Watches the answers of tools that declare no output."""
+        self._added: dict[str, python.Functions] = {}
+        """Upstreams of functions that were added one by one."""
         self._name_check = names
+        self._on_tools = on_tools
         self._on_published = on_published
         self._functions: Recent[str, dict[str, str]] = Recent(_VIEWS_KEPT)
         """By the version of a view."""
+
+    def add_function(self, function: Callable[..., Any], mark: "python.Mark", *, server: str) -> None:
+        """Offer a function as a tool of an upstream of that name, which begins with its first function.
+
+        Raises:
+            InvalidRequest: The function cannot be a tool, or another kind of upstream has the name.
+        """
+        functions = self._added.get(server)
+        if functions is None:
+            if server in self.upstreams:
+                raise InvalidRequest(f"{server!r} is an upstream already, not a place for functions. Name another.")
+            functions = python.Functions(UpstreamConfig(name=server, transport="python"), on_tools=self._on_tools)
+        functions.add(function, mark)
+        self.upstreams[server] = self._added[server] = functions
+        self.finder.list_again(server)
+
+    def remove_function(self, name: str, *, server: str) -> None:
+        """Offer a function no more. Raises `UnknownTool`."""
+        if server not in self._added:
+            raise UnknownTool(f"No function was added to {server!r}. Name the server that it was added to.")
+        self._added[server].remove(name)
+        self.finder.list_again(server)
 
     def narrowed(self, profile: Profile) -> "Tools":
         """The same as principals see them through a profile."""

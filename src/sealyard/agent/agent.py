@@ -138,6 +138,7 @@ class Agent:
                 f"The message has {len(message):,} characters. Use at most {_MESSAGE_CHARACTERS:,}, and put more into "
                 "a file."
             )
+        message = message.encode(errors="replace").decode()  # half a character cannot be sent
         lock = self._turns.setdefault((principal, name), asyncio.Lock())
         async with lock:
             turn = _Turn(self, principal, name, dict(context or {}))
@@ -194,7 +195,9 @@ class _Turn:
         yard = self._agent.yard
         guard = await yard.guards.of(yard.runner.session_of(self._principal, self._name))
         await self._open()
-        await self._keep(UserMessage(await guard.door.conceal(message)))
+        # As an answer of a tool enters: what the person names has the token that the same value of a tool has.
+        entered = await guard.door.admit_text(message)
+        await self._keep(UserMessage(await guard.door.conceal(entered)))
         offers = await self._agent.offers(self._principal)
         ended: TurnEnd = "steps"
         reason = f"The agent has taken {self._settings.steps} steps. Send a message to let it go on."

@@ -1,6 +1,7 @@
 """Models: whatever replies to a conversation. `open_model` opens one of a provider, by its name."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from sealyard.errors import InvalidRequest
@@ -26,7 +27,10 @@ class Model(Protocol):
         """
 
 
-def open_model(name: str, *, url: str | None = None, key: str | None = None, max_tokens: int | None = None) -> Model:
+@asynccontextmanager
+async def open_model(
+    name: str, *, url: str | None = None, key: str | None = None, max_tokens: int | None = None
+) -> AsyncIterator[Model]:
     """The model of a provider: `anthropic:NAME`, `openai:NAME`, `openai-chat:NAME` or `google:NAME`.
 
     `openai-chat` speaks Chat Completions, as local servers do. `url` is another address than the provider's, and `key`
@@ -42,4 +46,5 @@ def open_model(name: str, *, url: str | None = None, key: str | None = None, max
             f"Models of providers need the extra 'agent' ({error.name} is not installed). "
             "Install it with `pip install 'sealyard[agent]'`."
         ) from None
-    return open_provider(name, url=url, key=key, max_tokens=max_tokens)
+    async with open_provider(name, url=url, key=key, max_tokens=max_tokens) as model:
+        yield model

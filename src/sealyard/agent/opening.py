@@ -31,9 +31,10 @@ async def open_agent(
         raise InvalidConfig(
             "agent.model names no model. Set it, such as 'anthropic:claude-haiku-4-5', or give `model`."
         )
-    if isinstance(chosen, str):
-        chosen = open_model(chosen, url=settings.url, key=settings.api_key, max_tokens=settings.reply_tokens)
     async with AsyncExitStack() as stack:
+        if isinstance(chosen, str):
+            opening = open_model(chosen, url=settings.url, key=settings.api_key, max_tokens=settings.reply_tokens)
+            chosen = await stack.enter_async_context(opening)
         if yard is None:
             yard = await stack.enter_async_context(open_yard(config))
         yield Agent(yard, chosen, settings, config.surface)

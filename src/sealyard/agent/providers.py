@@ -4,6 +4,7 @@ Nothing but the conversation leaves: this layer sends no metadata, no traces and
 """
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -36,7 +37,10 @@ _REASON_CHARACTERS = 500  # of a provider's message in an error
 _STOPS: dict[str, Stop] = {"length": "length", "content_filter": "refused"}
 
 
-def open_provider(name: str, *, url: str | None, key: str | None, max_tokens: int | None) -> "ProvidedModel":
+@asynccontextmanager
+async def open_provider(
+    name: str, *, url: str | None, key: str | None, max_tokens: int | None
+) -> AsyncIterator["ProvidedModel"]:
     """See `sealyard.agent.models.open_model`."""
 
     def build(provider: str) -> Provider[Any]:
@@ -53,7 +57,8 @@ def open_provider(name: str, *, url: str | None, key: str | None, max_tokens: in
             f"The model {name!r} cannot be opened: {short(str(error), _REASON_CHARACTERS)} "
             "Give a name such as 'anthropic:claude-haiku-4-5', and the provider's key in its environment variable."
         ) from None
-    return ProvidedModel(name, model, max_tokens or _REPLY_TOKENS)
+    async with model:  # closes its connections
+        yield ProvidedModel(name, model, max_tokens or _REPLY_TOKENS)
 
 
 class ProvidedModel:
@@ -89,6 +94,10 @@ class ProvidedModel:
                 yield self._read(stream.get())
         except exceptions.AgentRunError as error:
             raise _translated(error, self.name) from error
+        except (AttributeError, LookupError, TypeError, ValueError) as error:  # of an SDK that was sent another shape
+            raise ModelError(
+                f"{self.name} sent what is no reply ({type(error).__name__}). Check agent.url, or try again."
+            ) from error
 
     def _written(self, request: ModelRequest) -> list[messages.ModelMessage]:
         written: list[messages.ModelMessage] = []

@@ -208,6 +208,7 @@ class Broker:
                             timeout_seconds=attempt.seconds,
                             on_progress=_concealed(passage, sent),
                             unwrap=is_wrapped(spec.output_schema),
+                            grant=passage.grant,
                         )
             admitted = await admit_answer(guard, spec, found, sent, offload=self._offload, who=passage.grant.principal)
             call.admitted, call.answer_bytes, call.failure = admitted, len(admitted.encoded), None

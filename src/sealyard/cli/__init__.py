@@ -8,6 +8,7 @@ import gc
 import importlib
 import io
 import logging
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -110,7 +111,16 @@ def _cut_frames(record: logging.LogRecord) -> bool:
 def main() -> None:
     """Run the command that the arguments name and exit with its code."""
     gc.set_threshold(_STARTING_OBJECTS)
+    _open_missing()
     exit_after(_run)
+
+
+def _open_missing() -> None:
+    """Give each standard stream that is closed the null device: what is opened first would get its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115 - for good
+            os.set_inheritable(number, True)  # the lowest that was free; programs that are started need it too
 
 
 def _run() -> int | None:

@@ -36,6 +36,7 @@ from sealyard.sandbox import IsolationLevel, open_sandbox
 from sealyard.sandbox.policy import LEVELS
 from sealyard.serve import build_server
 from sealyard.skills import migrate_skills
+from sealyard.values.access import Grant
 from sealyard.values.runs import Outcome
 from sealyard.values.tools import UpstreamConfig
 from sealyard.yard import Yard, open_yard
@@ -298,9 +299,10 @@ class _Weighed(Upstream):
         timeout_seconds: float | None = None,
         on_progress: OnProgress | None = None,
         unwrap: bool = False,
+        grant: Grant | None = None,
     ) -> Response:
         answer = await super().call(
-            tool, arguments, timeout_seconds=timeout_seconds, on_progress=on_progress, unwrap=unwrap
+            tool, arguments, timeout_seconds=timeout_seconds, on_progress=on_progress, unwrap=unwrap, grant=grant
         )
         value = answer.read(unwrap=unwrap).value
         self._passed.append(msgspec.json.encode([arguments, value]).decode())

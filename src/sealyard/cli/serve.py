@@ -113,13 +113,8 @@ async def _serve_stdio(config: Config, modes: "Modes", profile: str, ahead: Ahea
     async def find_offload() -> "Offload | None":
         return (await asyncio.shield(opened)).guards.offload
 
-    async def serve_client() -> None:
-        if config.otel.endpoint is not None:
-            await asyncio.shield(opened)  # the SDK's span of a request that comes before there is a tracer is lost
-        await wires.serve_stdio(server, find_offload)
-
     server = modes.build_server(opened, profile=profile)
-    serving = asyncio.create_task(serve_client())
+    serving = asyncio.create_task(wires.serve_stdio(server, find_offload))
     try:
         open_yard = await asyncio.to_thread(lambda: yards.open_yard)  # to import what it needs takes half of the start
         async with open_yard(config, preset=_LOCAL, ahead=ahead) as yard:

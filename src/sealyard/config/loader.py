@@ -20,7 +20,7 @@ from sealyard.config.settings import (
 )
 from sealyard.errors import InvalidConfig
 from sealyard.former import rename_variables, starts
-from sealyard.values.tools import OAuthConfig, Transport, UpstreamConfig, glob
+from sealyard.values.tools import OAuthConfig, UpstreamConfig, glob
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _IF_SET = re.compile(r"\$\{(env:)?[A-Za-z_]\w*:-\}", re.ASCII)
@@ -120,16 +120,17 @@ def _expand_upstream(name: str, entry: UpstreamEntry, machine: Machine) -> Upstr
     from_file = _read_env_file(_locate(table["env_file"], machine)) if table.get("env_file") else {}
     return UpstreamConfig(
         name=name,
-        transport=_transport(entry),
+        transport=entry.kind,
         command=table.get("command"),
         args=tuple(table.get("args", ())),
         env={key: _hide(value) for key, value in (from_file | _without_unset(table.get("env", {}), entry)).items()},
-        cwd=None if entry.command is None else str(_locate(table.get("cwd", ""), machine)),
+        cwd=None if entry.command is entry.module is None else str(_locate(table.get("cwd", ""), machine)),
+        module=entry.module,
         url=table.get("url"),
         headers={key: _check_header(key, value) for key, value in table.get("headers", {}).items()},
         bearer_token=_check_header("bearer_token", table["bearer_token"]) if table.get("bearer_token") else None,
         oauth=_build_oauth(table["oauth"]) if table.get("oauth") else None,
-        tools=entry.tools,
+        tools=None if isinstance(entry.tools, str) else entry.tools,
         without_tools=entry.without_tools,
         start_seconds=entry.start_seconds,
         call_seconds=entry.call_seconds,
@@ -155,12 +156,6 @@ def _expander(machine: Machine, reasons: list[str]) -> Callable[[str, str], str]
             return ""
 
     return expand_one
-
-
-def _transport(entry: UpstreamEntry) -> Transport:
-    if entry.transport in (None, "streamable-http"):
-        return "stdio" if entry.command is not None else "http"
-    return entry.transport  # type: ignore[return-value]  # the other two returned above
 
 
 def _build_oauth(table: Any) -> OAuthConfig:

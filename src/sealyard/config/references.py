@@ -168,6 +168,8 @@ def _literal(text: str) -> str:
 
 def describe_upstream(config: UpstreamConfig | UpstreamEntry) -> str:
     """The command or address of a server in one line, without values of its environment or headers."""
+    if config.module is not None:
+        return f"functions of {config.module}"
     if config.command is not None:
         arguments = " ".join(shlex.quote(each) if _DOTS not in each else each for each in hide_arguments(config.args))
         how = f"{shlex.quote(*hide_arguments((config.command,)))} {arguments}".rstrip()

@@ -19,7 +19,7 @@ from sealyard.errors import InvalidConfig
 from sealyard.former import FORMER
 from sealyard.values.access import ApprovalSettings, PrincipalScope, Profile
 from sealyard.values.runs import Tier
-from sealyard.values.tools import OAuthConfig, UpstreamConfig
+from sealyard.values.tools import OAuthConfig, Transport, UpstreamConfig
 from sealyard.wording import suggest
 
 _T = TypeVar("_T", bound=msgspec.Struct)
@@ -123,7 +123,8 @@ class UpstreamEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """By default `stdio` with a command and `http` with a URL."""
     bearer_token: str | None = None
     oauth: bool | OAuthConfig | None = None
-    tools: tuple[str, ...] | None = None
+    tools: str | tuple[str, ...] | None = None
+    """Patterns over names of tools; or a Python module, whose functions are the tools."""
     without_tools: tuple[str, ...] = ()
     start_seconds: _Seconds = 30.0
     call_seconds: _Seconds = 60.0
@@ -136,6 +137,20 @@ class UpstreamEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """True if annotations of its tools may relax the policy."""
     env: dict[str, str] = {}
     headers: dict[str, str] = {}
+
+    @property
+    def module(self) -> str | None:
+        """The Python module whose functions are the tools."""
+        return self.tools if isinstance(self.tools, str) else None
+
+    @property
+    def kind(self) -> Transport:
+        """How it is reached."""
+        if self.module is not None:
+            return "python"
+        if self.transport in (None, "streamable-http"):
+            return "stdio" if self.command is not None else "http"
+        return self.transport  # type: ignore[return-value]  # the other two returned above
 
     def __repr__(self) -> str:  # a file may hold secrets in place of references
         return f"UpstreamEntry(command={self.command!r}, transport={self.transport!r})"
@@ -607,6 +622,9 @@ def read_entry(name: str, table: object, file: Path, *, at: tuple[str, ...] = ("
     if not name.strip() or not name.isprintable() or len(name) > 100:
         reader.fail_whole(path, "has a name that cannot be used", "Give it 1 to 100 letters, digits, '-' or '_'")
     entry = reader.read(UpstreamEntry, table, path)
+    if entry.module is not None:
+        _check_module(path, entry.module, table, reader)
+        return entry
     if (entry.command is None) == (entry.url is None):
         both = "neither" if entry.command is None else "both"
         reader.fail_whole(path, f"has {both} of command and url", "Give one of them")
@@ -623,6 +641,31 @@ def read_entry(name: str, table: object, file: Path, *, at: tuple[str, ...] = ("
         if text is not None and ("\0" in text or any("\ud800" <= char <= "\udfff" for char in text)):
             reader.fail_whole(path, "holds a character that no process can be given", "Take it out")
     return entry
+
+
+_FOR_SERVERS = (
+    "command",
+    "url",
+    "args",
+    "bearer_token",
+    "env",
+    "env_file",
+    "headers",
+    "idle_seconds",
+    "oauth",
+    "transport",
+)
+"""Keys without a meaning for functions of the gateway's own process."""
+
+
+def _check_module(path: tuple[str, ...], module: str, table: Any, reader: "_Reader") -> None:
+    """Check the entry of a Python module. The file of a client names none: its text would be code in the gateway."""
+    if path[0] != "upstreams" or not all(part.isidentifier() for part in module.split(".")):
+        reader.fail((*path, "tools"), module, "a list of patterns, or the name of a Python module in a sealyard.toml")
+    if (beside := next((key for key in _FOR_SERVERS if key in table), None)) is not None:
+        reader.fail_whole(
+            path, f"has {beside} and tools = {module!r}, a Python module", "Take one out, or write a pattern in a list"
+        )
 
 
 class _Reader:

@@ -80,6 +80,7 @@ class Upkeep:
             self._pruned_at = now
             await self._store.metrics.prune(before, hours_before)
             await self._store.skills.prune(before)
+            await self._store.chats.prune(before)
 
     def open_circuits(self) -> frozenset[str]:
         """The upstreams with a tool that is not called any more, because its calls fail."""

@@ -69,7 +69,8 @@ def build_server(
     else:
         ask_seconds = yard.approvals.settings.ask_seconds
         face.open(yard)
-    server.middleware.append(face.wait)  # type: ignore[arg-type] # any awaitable will do
+    # Before the SDK's own, which begins the span of a request: the tracer comes with the yard.
+    server.middleware.insert(0, face.wait)  # type: ignore[arg-type] # any awaitable will do
     server.middleware.append(seal_states(surface.name, ask_seconds or 0.0))
     extend(server, lambda: face.yard.skills)
     return server

@@ -8,6 +8,7 @@ The name is the client's own claim. It chooses among surfaces of the same rights
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
@@ -36,6 +37,8 @@ from sealyard.values.tools import glob
 
 if TYPE_CHECKING:  # what opens a yard takes longer to import than all of this, and is not needed to list the tools
     from sealyard.yard import Border, Yard
+
+_log = logging.getLogger(__name__)
 
 PATH = "/mcp"
 _PROFILES = f"{PATH}/p/"
@@ -222,7 +225,11 @@ class _Faces:
         connections of a relay last, and the names in theirs must not change under them.
         """
         narrowing = [self._profiles.get(profile), self._scopes.get(principal)]
-        names = [name for name in self._config.upstreams if all(each is None or each.has(name) for each in narrowing)]
+        names = [
+            name
+            for name, upstream in self._config.upstreams.items()
+            if upstream.transport != "python" and all(each is None or each.has(name) for each in narrowing)
+        ]
         opened = await self._opened_gateway()
         if isinstance(opened, yards.Yard):
             await opened.snapshot(principal)
@@ -239,6 +246,12 @@ class _Faces:
         config, profile = self._config, self._profiles.get(face.profile)
         opened = await self._opened_gateway()
         border = opened.border(profile) if isinstance(opened, yards.Yard) else opened
+        if functions := [name for name, each in config.upstreams.items() if each.transport == "python"]:
+            _log.warning(
+                "Clients in the mode proxy do not see %s: functions are no MCP server, whose messages could be passed "
+                "on. Use another mode for them.",
+                ", ".join(functions),
+            )
         if len(face.upstreams) < len(config.upstreams):  # it cannot tell which names of the config fit nothing
             border = msgspec.structs.replace(border, names=None)
         return relay.build_relay(

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import stat
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -130,7 +131,7 @@ async def _open_pipes() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.Str
     """Standard input and output as streams; meanwhile whatever else prints does so to standard error."""
     loop = asyncio.get_running_loop()
     sys.stdout.flush()
-    wire_in, wire_out = os.dup(0), os.dup(1)
+    wire_in, wire_out = _input(), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -153,3 +154,13 @@ async def _open_pipes() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.Str
     finally:
         transport_in.close()
         transport_out.close()
+
+
+def _input() -> int:
+    """A descriptor of standard input; of an ended pipe if that is the null device, for which a loop cannot wait."""
+    given = os.fstat(0)
+    if not stat.S_ISCHR(given.st_mode) or given.st_rdev != os.stat(os.devnull).st_rdev:
+        return os.dup(0)
+    ended, end = os.pipe()
+    os.close(end)
+    return ended

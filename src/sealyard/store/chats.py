@@ -24,6 +24,7 @@ _ADD_TO_DAY = (
 _COLUMNS = Columns("conversations", Conversation)
 _MESSAGE = msgspec.json.Decoder(Message)
 _KEY = "principal, name"
+_PRUNED = 100  # conversations in one transaction; the next hour removes more
 _MATCHES = "WHERE principal = ? AND name = ?"
 
 
@@ -95,6 +96,14 @@ def _spent_since(before: Conversation | None, now: Conversation) -> tuple[int, i
     )
 
 
+def _prune(connection: sqlite3.Connection, before: float) -> None:
+    """Remove conversations that nobody has gone on with since a time, and sums of earlier days."""
+    query = "SELECT principal, name FROM conversations WHERE changed_at < ? ORDER BY changed_at LIMIT ?"
+    for key in connection.execute(query, (before, _PRUNED)).fetchall():
+        _delete(connection, *key)
+    connection.execute("DELETE FROM chat_days WHERE day < ?", (day_of(before),))
+
+
 def day_of(at: float) -> int:
     """The number of the day of a time, in UTC."""
     return int(at // 86_400)
@@ -112,3 +121,4 @@ class ChatTable(Table):
     spent = reads(_spent)
     write = writes(_write)
     delete = writes(_delete)
+    prune = writes(_prune)

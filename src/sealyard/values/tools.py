@@ -131,7 +131,7 @@ ReleaseKind = Literal["added", "changed", "removed", "returned", "renamed", "obs
 """`returned`: it was gone, or its upstream is reached in another way. `observed`: its answers changed, and its
 definition does not say so."""
 
-Transport = Literal["stdio", "http", "sse"]
+Transport = Literal["stdio", "http", "sse", "python"]
 
 
 class OAuthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -146,7 +146,7 @@ class OAuthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class UpstreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The connection settings of one MCP server. References such as `${TOKEN}` are already expanded."""
+    """The settings of one upstream. References such as `${TOKEN}` are already expanded."""
 
     name: str
     transport: Transport
@@ -155,6 +155,9 @@ class UpstreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     env: dict[str, str] = {}
     """Environment of a stdio child, in addition to the few variables that any program needs."""
     cwd: str | None = None
+    """The working directory of a child; the folder of a module that is not installed."""
+    module: str | None = None
+    """The Python module whose functions are the tools."""
     url: str | None = None
     headers: dict[str, str] = {}
     bearer_token: str | None = None
@@ -189,7 +192,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     transport: str
-    """`stdio`, `http`, `sse` or `memory`."""
+    """`stdio`, `http`, `sse` or `python`."""
     state: UpstreamState
     tools: int = 0
     protocol_version: str | None = None

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from sealyard.doors import lazy_door
 
 if TYPE_CHECKING:
-    from sealyard.yard.assembly import build_privacy, open_border
+    from sealyard.yard.assembly import open_border
     from sealyard.yard.executions import AnalyzeRequest, ExecuteRequest
     from sealyard.yard.isolation import build_policy
-    from sealyard.yard.opening import open_yard
+    from sealyard.yard.opening import build_privacy, open_yard
     from sealyard.yard.yard import Border, Yard
 
 __all__ = (
@@ -28,9 +28,9 @@ __all__ = (
 if not TYPE_CHECKING:  # a type checker would take any name for one that this function returns
     __getattr__ = lazy_door(
         __name__,
-        assembly="build_privacy open_border",
+        assembly="open_border",
         executions="AnalyzeRequest ExecuteRequest",
         isolation="build_policy",
-        opening="open_yard",
+        opening="build_privacy open_yard",
         yard="Border Yard",
     )

@@ -19,28 +19,24 @@ from sealyard import __version__
 from sealyard.access import Finder, Guards, NameCheck, Runner, Tools, Views
 from sealyard.broker import Approvals, Broker
 from sealyard.broker.policy import Policy, Preset
-from sealyard.broker.upstreams import ToolServer
+from sealyard.broker.upstreams import ToolServer, python
 from sealyard.broker.upstreams.mcp import Dormant
 from sealyard.catalog import Catalog, DriftWatch
 from sealyard.config import Config
-from sealyard.config.settings import PrivacyConfig
 from sealyard.discovery import Semantic
-from sealyard.errors import InvalidConfig
 from sealyard.former import ARGUMENT_DIGESTS
 from sealyard.learning import Guidance, KnownSkills
 from sealyard.metrics import Prices, Tracing, open_tracing, tokens
 from sealyard.observe import Observer, Recorder, Sink, Upkeep
 from sealyard.observe.health import Alerting, Readiness
 from sealyard.offload import Offload
-from sealyard.privacy import TYPES, Handling, Privacy
-from sealyard.privacy.detect import PresidioDetector, Scanner, ScanRules
+from sealyard.privacy import Privacy
 from sealyard.privacy.vault import KeyPlace, Vault
 from sealyard.skills import Skills
 from sealyard.store import Store, open_store
 from sealyard.values.access import AuditEntry
 from sealyard.values.tools import Definition, UpstreamConfig
-from sealyard.wording import suggest
-from sealyard.yard.opening import Begun, begin
+from sealyard.yard.opening import Begun, begin, build_privacy
 from sealyard.yard.operations import Figures, Operations
 from sealyard.yard.yard import Border, Yard
 
@@ -78,7 +74,10 @@ async def assemble(
         kept=kept,
     )
     for name, upstream in config.upstreams.items():
-        servers[name] = Dormant(upstream, servers, on_tools=listing.take, token_folder=begun.home / "oauth")
+        if upstream.transport == "python":
+            servers[name] = python.Functions(upstream, on_tools=listing.take)
+        else:
+            servers[name] = Dormant(upstream, servers, on_tools=listing.take, token_folder=begun.home / "oauth")
     for name, server in upstreams.items():
         server.on_tools = listing.take
         servers[name] = server
@@ -98,7 +97,16 @@ async def assemble(
         tracing=tracing,
         domain_of=lambda principal: config.learning.domain_of(principal, scopes),
     )
-    tools = Tools(catalog, finder, Views(rules, scopes), servers, observed, names, on_published=observer.published)
+    tools = Tools(
+        catalog,
+        finder,
+        Views(rules, scopes),
+        servers,
+        observed,
+        names,
+        on_tools=listing.take,
+        on_published=observer.published,
+    )
     runner = Runner(
         begun.policy,
         levels=begun.levels,
@@ -120,6 +128,9 @@ async def assemble(
         begin(stack, yard.guidance.learner.watch())
     if config.discovery.semantic:
         begin(stack, _load_meaning(finder, store, config.discovery.vectors))
+    for name in same:
+        if config.upstreams[name].transport == "python":  # its module may have changed since
+            finder.list_again(name)
     finder.start_listing()
     if begun.sandbox is not None:
         begin(stack, asyncio.to_thread(tokens.load))  # last: it would take the time of what is to be ready first
@@ -280,26 +291,6 @@ async def open_border(config: Config, *, preset: Preset = "open") -> AsyncIterat
         )
 
 
-def build_privacy(settings: PrivacyConfig) -> Privacy:
-    """The detectors and rules that the config asks for. Raises `InvalidConfig`."""
-    types = frozenset(name for name, info in TYPES.items() if info.default)
-    for name in (*settings.conceal, *settings.reveal):
-        if name not in TYPES and name not in settings.patterns:
-            advice = suggest(name, TYPES, f"There are: {', '.join(TYPES)}.")
-            raise InvalidConfig(f"[privacy] names the type {name!r}, which does not exist. {advice}")
-    types = (types | set(settings.conceal) | set(settings.patterns)) - set(settings.reveal)
-    scan = ScanRules(types=types, patterns=settings.patterns, allow=settings.allow)
-    detectors = [PresidioDetector() for _ in settings.detectors]
-    rules = [
-        (
-            rule.tools,
-            Handling(mode=rule.mode or settings.mode, whole=rule.whole, visible=rule.visible, reveal=rule.reveal),
-        )
-        for rule in settings.rules
-    ]
-    return Privacy(Scanner(scan, detectors), mode=settings.mode, rules=rules)
-
-
 async def _open_guards(config: Config, privacy: Privacy, store: Store, stack: contextlib.AsyncExitStack) -> Guards:
     settings = config.privacy
     folder = (await asyncio.to_thread(config.store.path.resolve)).parent  # where the store's own files lie
@@ -360,7 +351,8 @@ def _fingerprint(upstream: UpstreamConfig) -> str:
 
 def _source(upstream: UpstreamConfig) -> str:
     """Identifies a server by its command or address, without parts that may change between two starts."""
-    return _digest(upstream.transport, upstream.command or "", *upstream.args, upstream.cwd or "", upstream.url or "")
+    parts = (upstream.command or "", *upstream.args, upstream.cwd or "", upstream.url or upstream.module or "")
+    return _digest(upstream.transport, *parts)
 
 
 def _digest(*parts: str) -> str:

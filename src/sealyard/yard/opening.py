@@ -10,20 +10,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from sealyard import privacy
 from sealyard.analysis import GUESTS
 from sealyard.broker.policy import Policy, Preset
 from sealyard.config import Config
+from sealyard.config.settings import PrivacyConfig
+from sealyard.errors import InvalidConfig
 from sealyard.sandbox import PoolOptions, Sandbox, open_sandbox
 from sealyard.sandbox.ahead import Ahead
 from sealyard.sandbox.importable import Library, open_library
 from sealyard.sandbox.policy import IsolationPolicy
 from sealyard.sandbox.pool import Slots
 from sealyard.store import Store, TraceBudget, open_store
+from sealyard.wording import suggest
 from sealyard.yard.isolation import build_policy
 
 if TYPE_CHECKING:  # see `_find_assemble`
     from sealyard.broker.upstreams import ToolServer
     from sealyard.observe import Sink
+    from sealyard.privacy import Privacy
     from sealyard.yard.yard import Yard
 
 _T = TypeVar("_T")
@@ -80,6 +85,9 @@ async def open_yard(
     """
     rules = Policy(config.policy, preset=config.policy.preset or preset, trusted=config.trusted)
     policy = policy or build_policy(config.sandbox)
+    named = config.privacy
+    if named.conceal or named.reveal or named.patterns or named.detectors:  # anything else cannot be wrong
+        await asyncio.to_thread(build_privacy, named)  # before anything is made on the disk
     levels = functools.cache(lambda level: build_policy(msgspec.structs.replace(config.sandbox, level=level)))
     async with contextlib.AsyncExitStack() as stack:
         traces = TraceBudget(total_bytes=config.skills.trace_mib << 20, seconds=config.skills.trace_days * 86_400.0)
@@ -121,6 +129,30 @@ def _find_assemble() -> Any:
     from sealyard.yard.assembly import assemble  # noqa: PLC0415
 
     return assemble
+
+
+def build_privacy(settings: PrivacyConfig) -> "Privacy":
+    """The detectors and rules that the config asks for. Raises `InvalidConfig`."""
+    from sealyard.privacy.detect import PresidioDetector, Scanner, ScanRules  # noqa: PLC0415 - as `_find_assemble`
+
+    types = frozenset(name for name, info in privacy.TYPES.items() if info.default)
+    for name in (*settings.conceal, *settings.reveal):
+        if name not in privacy.TYPES and name not in settings.patterns:
+            advice = suggest(name, privacy.TYPES, f"There are: {', '.join(privacy.TYPES)}.")
+            raise InvalidConfig(f"[privacy] names the type {name!r}, which does not exist. {advice}")
+    types = (types | set(settings.conceal) | set(settings.patterns)) - set(settings.reveal)
+    scan = ScanRules(types=types, patterns=settings.patterns, allow=settings.allow)
+    detectors = [PresidioDetector() for _ in settings.detectors]
+    rules = [
+        (
+            rule.tools,
+            privacy.Handling(
+                mode=rule.mode or settings.mode, whole=rule.whole, visible=rule.visible, reveal=rule.reveal
+            ),
+        )
+        for rule in settings.rules
+    ]
+    return privacy.Privacy(Scanner(scan, detectors), mode=settings.mode, rules=rules)
 
 
 def _pool_options(config: Config, home: Path) -> PoolOptions:

@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 import msgspec
 
 from sealyard.access import Guards, NameCheck
 from sealyard.broker import Approvals, Broker
 from sealyard.broker.policy import Policy
-from sealyard.broker.upstreams import OnProgress, Response
+from sealyard.broker.upstreams import OnProgress, Response, python
 from sealyard.catalog import Snapshot
 from sealyard.config.settings import SurfaceConfig
 from sealyard.errors import InvalidArguments, InvalidRequest, QueueFull, SealyardError
@@ -58,6 +58,9 @@ from sealyard.yard.surface.texts import HIT_TOKENS, found_text, loaded_text, sav
 
 _FOLLOW = "Pass execution_id alone to wait for its result, or with cancel=true to stop it."
 _Arguments = TypeVar("_Arguments", bound=msgspec.Struct)
+_F = TypeVar("_F", bound=Callable[..., Any])
+_FUNCTIONS = "functions"
+"""The upstream of functions that are added without the name of one."""
 _LONG_NAME = 1_000  # a longer token is not written to the audit log
 
 
@@ -122,6 +125,46 @@ class Yard(Parts):
             names=None,
             readiness=self.operations.readiness,
         )
+
+    @overload
+    def tool(self, function: _F, /) -> _F: ...
+
+    @overload
+    def tool(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        server: str = _FUNCTIONS,
+        read_only: bool | None = None,
+        destructive: bool | None = None,
+        idempotent: bool | None = None,
+        open_world: bool | None = None,
+    ) -> Callable[[_F], _F]: ...
+
+    def tool(
+        self, function: Any = None, /, *, name: str | None = None, server: str = _FUNCTIONS, **effects: Any
+    ) -> Any:
+        """Make a function a tool from the next execution on, in place of one of the same name.
+
+        What is not given here, `sealyard.tool` may have set. Call it on the event loop of the yard.
+
+        Raises:
+            InvalidRequest: The function cannot be a tool, or an upstream of another kind is named `server`.
+        """
+
+        def add(function: _F) -> _F:
+            mark = python.Mark.of(function)
+            claims = msgspec.structs.replace(mark.annotations, **effects)
+            mark = msgspec.structs.replace(mark, name=name or mark.name, annotations=claims)
+            self.tools.add_function(function, mark, server=server)
+            return function
+
+        return add if function is None else add(function)
+
+    def remove_tool(self, name: str, *, server: str = _FUNCTIONS) -> None:
+        """Take a tool that `tool` made out of the catalog, for the next execution. Raises `UnknownTool`."""
+        self.tools.remove_function(name, server=server)
 
     async def _carry_out(self, execution: Execution) -> Result:
         return await self.execute(execution.request, principal=execution.principal, handle=execution)

@@ -104,6 +104,15 @@ def test_nothing_is_found_where_nothing_is(environment: Path, wanted: tuple[str,
     assert find_packages(wanted, environment=environment) == NOTHING
 
 
+def test_the_rest_of_an_interrupted_uninstallation_is_passed_over(environment: Path) -> None:
+    """It is a folder that says neither name nor version, with or without the package beside it."""
+    for broken in ("gone-1.0", "sixth-0.9", "sixth-2.0"):
+        (environment / f"{broken}.dist-info").mkdir()
+
+    assert find_packages(("gone",), environment=environment) == NOTHING
+    assert find_packages(("sixth",), environment=environment).versions == {"sixth": "1.0"}
+
+
 def test_empty_environment_has_no_packages(tmp_path: Path) -> None:
     """Not even those of the gateway."""
     assert find_packages(("msgspec", "pytest"), environment=tmp_path) == NOTHING

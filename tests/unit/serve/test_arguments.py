@@ -24,6 +24,13 @@ def test_an_optional_argument_that_says_nothing_is_absent(nothing: Any) -> None:
     assert as_meant(said, AnalyzeRequest) == {"analysis_type": "filter", "data": ROWS}
 
 
+@pytest.mark.parametrize("nothing", [0, 0.0])
+def test_no_seconds_are_an_absent_limit(nothing: float) -> None:
+    """A model that must give every argument gives it, and no run can take no time."""
+    assert as_meant({"timeout_seconds": nothing, "timeout": nothing}, AnalyzeRequest) == {}
+    assert as_meant({"timeout_seconds": False}, AnalyzeRequest) == {"timeout_seconds": False}
+
+
 def test_an_empty_object_says_something_where_none_belongs() -> None:
     """A text or a list is expected: it is refused by what reads it."""
     assert as_meant({"session": {}}, AnalyzeRequest) == {"session": {}}

@@ -3,11 +3,12 @@
 import io
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from sealyard.errors import VaultError
-from sealyard.serve.logs import ConcealingFilter, RepeatFilter
+from sealyard.serve.logs import ConcealingFilter, RepeatFilter, filter_log
 
 
 class Clock:
@@ -72,3 +73,36 @@ def test_a_line_that_cannot_be_concealed_is_withheld_and_ends_nothing() -> None:
 
     assert ConcealingFilter(failing).filter(record) is True
     assert record.getMessage() == "(This line could not be searched for private values and is withheld.)"
+
+
+class Meanwhile(logging.StreamHandler[io.StringIO]):
+    """A handler to which a line is written before and after a filter of it goes, as by another thread."""
+
+    def removeFilter(self, filter: Any) -> None:  # noqa: A002, N802 - as it is in the library
+        """Write, take it out, and write again."""
+        logging.getLogger("mcp.before").error("Ula Holt")
+        super().removeFilter(filter)
+        logging.getLogger("mcp.after").error("Ula Holt")
+
+
+def test_no_line_is_written_as_it_is_while_the_filters_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Withheld until there is a guard, concealed from then on, and never in between neither."""
+    handler = Meanwhile(io.StringIO())
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    filter_log()
+    logging.getLogger("mcp.early").error("Ula Holt")
+    logging.getLogger("sealyard.serve.stdio").error("Ula Holt")
+    logging.getLogger("sealyard.config").error("ours")
+    filter_log(lambda text: text.replace("Ula Holt", "__PII__"))
+    logging.getLogger("mcp.late").error("Ula Holt")
+
+    withheld = "(This line could not be searched for private values and is withheld.)"
+    assert handler.stream.getvalue().splitlines() == [
+        f"mcp.early: {withheld}",
+        f"sealyard.serve.stdio: {withheld}",
+        "sealyard.config: ours",
+        f"mcp.before: {withheld}",
+        "mcp.after: __PII__",
+        "mcp.late: __PII__",
+    ]

@@ -1,14 +1,18 @@
 """Which mode a client gets: the order of what decides, and the part of a URL that does."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sealyard.broker.policy import PolicySettings, Rule
 from sealyard.config import Config
-from sealyard.config.settings import HttpConfig, PrincipalEntry, ProfileEntry, SurfaceConfig
+from sealyard.config.settings import HttpConfig, PrincipalEntry, ProfileEntry, StoreConfig, SurfaceConfig
 from sealyard.serve.envelope import Refusal
-from sealyard.serve.modes import Entrance, Modes, find_entrance
+from sealyard.serve.modes import _QUERY_BYTES, Entrance, Modes, _Faces, find_entrance
+from sealyard.testing import FakeUpstream
+from sealyard.values.tools import UpstreamConfig
+from sealyard.yard import open_yard
 
 CONFIG = Config(
     surface=SurfaceConfig(clients={"weak-*": "search", "w*": "hybrid"}),
@@ -89,6 +93,8 @@ def test_lists_are_the_same_for_all_only_if_nothing_looks_at_the_principal(confi
         ("/mcp", "codemode=", "invalid_request"),
         ("/mcp", "codemode=off&codemode=on", "invalid_request"),
         ("/mcp/p/a", "codemode=%66alse%00", "invalid_request"),
+        ("/mcp", f"codemode=off&x={'y' * (_QUERY_BYTES - 15)}", Entrance(has_code_mode=False)),
+        ("/mcp", f"codemode=off&x={'y' * (_QUERY_BYTES - 14)}", "invalid_request"),
     ],
 )
 def test_a_url_is_an_entrance_or_refused(path: str, query: str, found: Any) -> None:
@@ -101,3 +107,23 @@ def test_a_url_is_an_entrance_or_refused(path: str, query: str, found: Any) -> N
 
     assert entrance == found
     assert scope["path"] == ("/mcp" if isinstance(found, Entrance) else path)
+
+
+async def test_the_upstreams_of_a_relay_are_those_of_its_first_request(tmp_path: Path) -> None:
+    """Its connections last. One whose tools have all become denied meanwhile does not change under them."""
+    config = Config(
+        store=StoreConfig(path=tmp_path / "s.db"),
+        upstreams={name: UpstreamConfig(name=name, transport="stdio", command="false") for name in ("bank", "shop")},
+        policy=PolicySettings(rules=(Rule(decision="deny", tools=("shop/steal",)),)),
+    )
+    bank, shop = FakeUpstream("bank", pay=lambda: 1), FakeUpstream("shop", buy=lambda: 2)
+    async with open_yard(config, upstreams={"bank": bank, "shop": shop}, with_sandbox=False) as yard:
+        faces, others = (_Faces(Modes(config, "proxy"), yard, "") for _ in range(2))
+        await faces._reach("", "local")
+        shop.tools = {"steal": lambda: 3}
+        await shop.refresh()
+        for each in (faces, others):
+            await each._reach("", "local")
+
+    assert faces._reached == {("", "local"): ("bank", "shop")}
+    assert others._reached == {("", "local"): ("bank",)}

@@ -1,4 +1,4 @@
-"""Sources of tools, and their answers. Each kind is a package with a class that is a `ToolServer`; today `mcp`.
+"""Sources of tools, and their answers. Each kind is a package with a class that is a `ToolServer`: `mcp`, `python`.
 
 Helper processes read answers, so nothing here imports the MCP SDK.
 """

@@ -13,12 +13,13 @@ import logging
 import mimetypes
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from sealyard.errors import InvalidArguments, ToolFailed, UpstreamError
+from sealyard.values.access import Grant
 from sealyard.values.documents import read_exactly, read_leniently
 from sealyard.values.tools import Definition, UpstreamStatus
 from sealyard.wording import COMPLAINT_CHARACTERS, short
@@ -98,7 +99,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolServer(Protocol):
-    """Something that answers calls: an `Upstream` of each kind, and `testing.FakeUpstream` without any process."""
+    """Something that answers calls: an MCP server, or functions of this process."""
 
     on_tools: OnTools | None
     """Called with its name and its tools after each listing."""
@@ -111,8 +112,12 @@ class ToolServer(Protocol):
         timeout_seconds: float | None = None,
         on_progress: OnProgress | None = None,
         unwrap: bool = False,
+        grant: Grant | None = None,
     ) -> Response:
-        """The tool's answer. Raises an `UpstreamError`."""
+        """The tool's answer. Raises an `UpstreamError`.
+
+        `grant` is that of the calling execution, for a function of this process: no other process gets it.
+        """
         ...
 
     async def refresh(self) -> None:
@@ -171,14 +176,16 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
-def check_sendable(tool: str, arguments: dict[str, Any]) -> None:
-    """Refuse values that are not JSON before they reach the SDK, where they would end the connection."""
+def check_sendable(tool: str, arguments: dict[str, Any]) -> bytes:
+    """The arguments as JSON. Raises `InvalidArguments` for other values, which would end a connection of the SDK."""
     try:
+        encoded = msgspec.json.encode(arguments)
         # msgspec writes NaN as `null` without an error.
-        if b"null" in msgspec.json.encode(arguments):
+        if b"null" in encoded:
             json.dumps(arguments, allow_nan=False)
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidArguments(f"The arguments of {tool!r} cannot be written as JSON: {error}.") from error
+    return encoded
 
 
 # Reading answers
@@ -256,6 +263,43 @@ def renamed(value: Any, names: Mapping[str, str]) -> Any:
             return value | {"file": names[name]}
         return {key: renamed(item, names) for key, item in value.items()}
     return [renamed(item, names) for item in value] if isinstance(value, list) else value
+
+
+def with_plain_names(answer: Response) -> Response:
+    """The answer with a plain name for each file, and without a value with the place of each file in it.
+
+    Raises `UpstreamError` if it has more files than are read.
+    """
+    if len(answer.files) > _MOST_FILES:
+        raise UpstreamError(f"The answer has more than {_MOST_FILES} files.")
+    files: list[ResponseFile] = []
+    names: dict[str, str] = {}
+    for file in answer.files:
+        wanted = file.name.rstrip("/").rpartition("/")[2]
+        name = _file_name(wanted, file.mime, "resource", {each.name for each in files})
+        if name != file.name:
+            names[file.name] = name
+            file = msgspec.structs.replace(file, name=name, title=file.title or wanted)
+        files.append(file)
+    value = answer.value
+    if value is None and files:
+        places = [_place_of(file.name, file.mime, file.content) for file in files]
+        value = places[0] if len(places) == 1 else places
+    return msgspec.structs.replace(answer, value=renamed(value, names) if names else value, files=tuple(files))
+
+
+def to_message(value: bytes, files: Sequence[ResponseFile]) -> bytes:
+    """A message with an answer that is too large for the event loop: its value, which is JSON, and its files."""
+    blocks = [
+        {"type": "resource", "resource": {"uri": file.title or file.name, "mimeType": file.mime, "blob": file.content}}
+        for file in files
+    ]
+    return b'{"result":{"structuredContent":%b,"content":%b}}' % (value, msgspec.json.encode(blocks))
+
+
+def _place_of(name: str, mime: str, content: bytes) -> dict[str, Any]:
+    """What stands for a file in a value."""
+    return {"file": name, "mime_type": mime, "bytes": len(content)}
 
 
 class Declared:
@@ -375,7 +419,7 @@ def _keep(data: Any, mime: Any, name: str, kind: str, files: list[ResponseFile])
     title = name
     name = _file_name(title, mime, kind, {file.name for file in files})
     files.append(ResponseFile(name=name, mime=mime, content=content, title=title))
-    return {"file": name, "mime_type": mime, "bytes": len(content)}
+    return _place_of(name, mime, content)
 
 
 _STANDARD_ALPHABET = {ord("-"): "+", ord("_"): "/", ord("\n"): None, ord("\r"): None, ord(" "): None}

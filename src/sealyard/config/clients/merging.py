@@ -158,7 +158,7 @@ def _lost_filters(servers: Iterable[Found], existing: Mapping[str, UpstreamEntry
 
 def _intersect(entries: list[UpstreamEntry]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """The patterns of the tools that all entries let through, and of those that one of them leaves out."""
-    lists = [each.tools for each in entries if each.tools is not None]
+    lists = [each.tools for each in entries if isinstance(each.tools, tuple)]
     allowing = [_allows(each) for each in lists]
     tools = tuple(dict.fromkeys(tool for each in lists for tool in each if all(allows(tool) for allows in allowing)))
     left_out = dict.fromkeys(tool for each in entries for tool in each.without_tools)

@@ -73,7 +73,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
             "client": self.place.client,
             "file": str(self.place.path),
             "name": self.name,
-            "transport": self.entry.transport or ("stdio" if self.entry.command is not None else "http"),
+            "transport": self.entry.transport or self.entry.kind,
             "start": describe_upstream(self.entry) + (" (disabled)" if self.entry.disabled else ""),
         }
 

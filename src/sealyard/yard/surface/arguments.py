@@ -21,6 +21,7 @@ _JSON_CHARACTERS = 1 << 17
 _OBJECTS = (inspect.AnyType, inspect.DictType)
 _TEXTS = (inspect.AnyType, inspect.StrType)
 _LISTS = (inspect.ListType, inspect.VarTupleType)
+_SECONDS = (inspect.FloatType,)  # no argument of another meaning is a float
 
 _ADVERTISED = {
     "delete_skill": "load_skill",
@@ -97,7 +98,7 @@ def convert(tool: str, given: Mapping[str, Any], kind: type[_K]) -> _K:
 def as_meant(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """The arguments under our names. One that is null is absent, and so is an optional one that is empty.
 
-    Empty is `""`, `{}` where an object belongs, and `null` or `None` as a text where no text belongs.
+    Empty is `""`, 0 for seconds, `{}` where an object belongs, and `null` or `None` as a text where no text belongs.
 
     Raises:
         InvalidRequest: Two names of one argument have different values.
@@ -109,6 +110,7 @@ def as_meant(given: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, 
         known = known if known in fields else name
         is_required = name in fields and fields[name].required
         is_empty = value == "" or (value == {} and known in _fields_of(kind, *_OBJECTS))
+        is_empty = is_empty or (type(value) in (int, float) and not value and known in _fields_of(kind, *_SECONDS))
         if isinstance(value, str) and known in _CHOICES:
             value = value.strip().lower()
         elif isinstance(value, str) and value.strip().lower() in _NOTHING and known not in _fields_of(kind, *_TEXTS):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sealyard.broker.upstreams.server import OnProgress, OnTools, Response, ToolServer
 from sealyard.errors import UpstreamUnavailable
+from sealyard.values.access import Grant
 from sealyard.values.tools import UpstreamConfig, UpstreamStatus
 
 if TYPE_CHECKING:
@@ -44,11 +45,12 @@ class Dormant:
         timeout_seconds: float | None = None,
         on_progress: OnProgress | None = None,
         unwrap: bool = False,
+        grant: Grant | None = None,
     ) -> Response:
         """Call a tool as an `Upstream` does."""
         upstream = await self._wake()
         return await upstream.call(
-            tool, arguments, timeout_seconds=timeout_seconds, on_progress=on_progress, unwrap=unwrap
+            tool, arguments, timeout_seconds=timeout_seconds, on_progress=on_progress, unwrap=unwrap, grant=grant
         )
 
     async def refresh(self) -> None:

@@ -31,6 +31,7 @@ from sealyard.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from sealyard.values.access import Grant
 from sealyard.values.tools import Definition, UpstreamConfig, UpstreamStatus
 from sealyard.wording import COMPLAINT_CHARACTERS, short
 
@@ -91,6 +92,7 @@ class Upstream:
         timeout_seconds: float | None = None,
         on_progress: OnProgress | None = None,
         unwrap: bool = False,
+        grant: Grant | None = None,
     ) -> Response:
         """Call a tool and return its answer. Starts the server if it does not run.
 
