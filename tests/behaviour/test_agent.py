@@ -408,6 +408,7 @@ async def test_a_turn_that_is_closed_ends_its_run(tmp_path: Path) -> None:
             if isinstance(event, OutputEvent):
                 break
         await events.aclose()
+        await agent.yard.store.flush()
         (record,) = await agent.yard.store.executions()
         end = await agent.chat("Never mind.", conversation="c")
 
