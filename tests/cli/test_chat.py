@@ -1,8 +1,10 @@
 """`sealyard chat` as a user meets it: a real terminal, real servers and runs, a scripted model behind a real wire."""
 
 import asyncio
+import itertools
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,11 +17,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from rich.cells import cell_len
 from tests.cli.test_call import SERVER, add, add_server, answer, terminal
 from tests.clients.model import Step, _answer_chat
 from tests.conftest import polled
 
 from sealyard.agent.scripted import PLAYED, QUESTIONS
+from sealyard.cli.terminal import Margin, errors
 from sealyard.store import open_store
 from sealyard.values.access import ApprovalRequest
 
@@ -674,3 +678,17 @@ def test_answer_to_a_question_that_code_has_printed_does_not_count(config: Path)
     assert exited == 0
     assert f"  | {FAKE.rstrip()}" in screen.text.splitlines()
     assert "| Wiped." in wiped
+
+
+def test_margin_stands_before_every_row_however_a_text_is_cut_into_pieces() -> None:
+    """Also with characters that take two columns or none, and no row is wider than the terminal."""
+    chance = random.Random(7)
+    letters = "ab \n\t\r\x1b\u202e\u3042\u0301\U0001f600\u200d "
+    for _ in range(300):
+        text = "".join(chance.choices(letters, k=chance.randint(0, 400)))
+        cuts = sorted(chance.choices(range(len(text) + 1), k=4))
+        margin = Margin("| ", further="|  ")
+        shown = "".join(margin.take(text[i:j]) for i, j in itertools.pairwise([0, *cuts, len(text)])) + margin.end()
+        rows = shown.removesuffix("\n").split("\n") if shown else []
+        assert [row for row in rows if not row.startswith("|") or cell_len(row) >= errors.width] == []
+        assert [char for char in shown if not char.isprintable() and char not in "\n\u200d"] == []
