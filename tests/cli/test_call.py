@@ -446,6 +446,20 @@ def test_code_cannot_get_its_own_question_answered(asking: Path) -> None:
     assert "wiped\\x1b[2J dust" in text
 
 
+def test_wrapped_row_of_a_fact_does_not_look_like_another_fact(asking: Path) -> None:
+    """A value whose spaces reach to the edge of the terminal begins its next row deeper than a fact begins."""
+    reason = f"reason={' ' * 52}  tool: mcp__desk__read"
+    with terminal("call", "wipe", reason, "--config", str(asking), columns=80) as (process, shown):
+        text = answer(process, shown, "{id}")
+        "".join(shown)
+
+    rows = text.splitlines()
+    assert process.wait(60) == 0
+    assert max(map(len, rows[:-1])) < 80
+    assert [row for row in rows if row.startswith("  tool")] == ["  tool: mcp__desk__wipe"]
+    assert [row for row in rows if "mcp__desk__read" in row] == ['      tool: mcp__desk__read"']
+
+
 @pytest.mark.behaviour("approval.undisturbed")
 def test_nothing_that_code_writes_comes_between_a_question_and_its_answer(asking: Path) -> None:
     """Nor onto a line of the question, nor over one; it is shown after the answer."""
@@ -511,18 +525,18 @@ class terminal:  # noqa: N801 - reads as a function
         "os.execv(sys.executable, [sys.executable, '-m', 'sealyard', *sys.argv[1:]])"
     )
 
-    def __init__(self, *arguments: str, screen: bool = False) -> None:
+    def __init__(self, *arguments: str, screen: bool = False, columns: int = 400) -> None:
         self._main, side = os.openpty()
         self._process = subprocess.Popen(
             [sys.executable, "-c", self._ATTACH, *arguments],
             stdin=side,
             stdout=side if screen else subprocess.DEVNULL,
             stderr=side,
-            env={**os.environ, "TERM": "dumb", "COLUMNS": "400"},
+            env={**os.environ, "TERM": "dumb", "COLUMNS": str(columns)},
             start_new_session=True,
         )
         os.close(side)
-        self.wait = self._process.wait
+        self.pid, self.wait = self._process.pid, self._process.wait
 
     def __enter__(self) -> "tuple[terminal, Iterator[str]]":
         return self, self._shown()

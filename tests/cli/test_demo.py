@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from sealyard.agent.scripted import PLAYED
+
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -28,13 +30,16 @@ def test_demo_works_saves_tokens_and_stops_every_attack(sealyard: Command) -> No
 
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[-1] == "3 of 3 attacks stopped."
+    assert "3 of 3 attacks stopped." in lines
     (total,) = [re.findall(r"[\d,]+", line) for line in lines if line.startswith("together ")]
     plain, paid = (int(number.replace(",", "")) for number in total)
     assert paid * 100 < plain
     assert "5000 expenses, " in done.stdout
     assert "50000 paths, 50 tests of billing" in done.stdout
     assert "This helped you before (1 of 1)" in done.stdout
+    asked = [line for line in lines if line.startswith("you> ")]
+    assert asked == [f"you> {question}" for question in PLAYED]
+    assert "dana.endo774@example.com" in done.stdout
     assert leftovers() <= before
 
 

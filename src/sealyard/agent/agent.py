@@ -22,7 +22,7 @@ from sealyard.agent.reveal import Revealing
 from sealyard.broker import Approvals
 from sealyard.config.settings import AgentConfig, SurfaceConfig
 from sealyard.errors import InvalidConfig, InvalidRequest, ModelUnavailable, SealyardError
-from sealyard.values.access import Approval, ApprovalRequest
+from sealyard.values.access import Approval, ApprovalChannel, ApprovalRequest
 from sealyard.values.chat import (
     AnswerEvent,
     ApprovalEvent,
@@ -88,7 +88,10 @@ class Agent:
         self._own = tuple(_offer(tool) for tool in surface_tools(mode))
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         """Held while a conversation goes on: one turn follows the other."""
-        self.asks: dict[str, asyncio.Future[Approval]] = {}
+        self.asks: dict[str, asyncio.Future[Approval | None]] = {}
+        """Those that wait, of every conversation. One that is answered elsewhere or expires is cancelled."""
+        self.people: frozenset[ApprovalChannel] = frozenset(("client",))
+        """The roles of the person who talks here. `sealyard chat` adds `operator`."""
 
     async def chat(
         self,
@@ -168,8 +171,11 @@ class Agent:
             ToolOffer(name=spec.full_name, description=spec.description, schema=spec.input_schema) for spec in direct
         )
 
-    def answer(self, ask_id: str, approval: Approval) -> bool:
-        """Answer an ask that an `ApprovalEvent` showed; False if it does not wait any more."""
+    def answer(self, ask_id: str, approval: Approval | None) -> bool:
+        """Answer an ask that an `ApprovalEvent` showed; False if it does not wait any more.
+
+        None: no person is here. Others may still answer; if there are none, `policy.unanswerable` decides.
+        """
         waiting = self.asks.get(ask_id)
         if waiting is None or waiting.done():
             return False
@@ -326,9 +332,13 @@ class _Turn:
             given["context"] = (written if isinstance(written, dict) else {}) | self._context
         return given
 
-    async def ask(self, call_id: str, ask: ApprovalRequest, asks: dict[str, asyncio.Future[Approval]]) -> Approval:
-        """Ask the person of this conversation, and wait for the answer."""
-        waiting: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
+    async def ask(
+        self, call_id: str, ask: ApprovalRequest, asks: dict[str, asyncio.Future[Approval | None]]
+    ) -> Approval | None:
+        """Ask the person of this conversation, and wait for the answer; None for an ask that is not for this person."""
+        if not self._agent.people & {*ask.channels}:
+            return None
+        waiting: asyncio.Future[Approval | None] = asyncio.get_running_loop().create_future()
         asks[ask.id] = self._agent.asks[ask.id] = waiting
         self.emit(ApprovalEvent(id=call_id, ask=ask))
         try:
@@ -415,7 +425,7 @@ class _Caller:
 
     def __init__(self, turn: _Turn, call_id: str, *, principal: str, approvals: Approvals) -> None:
         self.principal = principal
-        self.asks: dict[str, asyncio.Future[Approval]] = {}
+        self.asks: dict[str, asyncio.Future[Approval | None]] = {}
         self._turn = turn
         self._id = call_id
         self._approvals = approvals
@@ -434,7 +444,7 @@ class _Caller:
         self.on_output(f"[{share}{' ' + message if message else ''}]\n")
 
     async def _ask(self, ask: ApprovalRequest) -> Approval | None:
-        """The answer of the conversation's person; None for an ask that is not for this person."""
-        if ask.principal != self.principal or "client" not in ask.channels:
+        """The answer of the conversation's person; None for an ask of another principal."""
+        if ask.principal != self.principal:
             return None
         return await self._turn.ask(self._id, ask, self.asks)

@@ -34,6 +34,7 @@ _COMMANDS = {
     "backup": "Write everything the store holds into one file.",
     "bench": "Say how to run the benchmarks, which are not installed.",
     "call": "Call one tool of a configured server.",
+    "chat": "Talk with an agent that works through the gateway.",
     "demo": "Show the gateway at work.",
     "doctor": "Show what isolation this machine offers.",
     "init": "Make a sealyard.toml from your MCP clients.",

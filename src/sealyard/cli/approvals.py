@@ -17,7 +17,7 @@ from rich.status import Status
 from sealyard.broker import Approvals
 from sealyard.cli.command import CONFIG, JSON, KEPT, LOCAL, answer, load, option, with_store
 from sealyard.cli.keys import open_vault
-from sealyard.cli.terminal import errors, hold_output, remark, say, write
+from sealyard.cli.terminal import errors, hold_output, in_margin, remark, say, write
 from sealyard.errors import UnknownApproval
 from sealyard.store import Store
 from sealyard.values.access import Approval, ApprovalDecision, ApprovalRequest, AuditEntry, Remembered
@@ -26,6 +26,8 @@ _WATCH_SECONDS = 0.5
 """A person does not notice a shorter wait, and the store is read twice a second only."""
 _ID_CHARACTERS = 4
 """Of an ask's id, typed to allow it. Code cannot know them, so nothing that it printed can be answered by mistake."""
+_MARGINS = ("  ", "      ")
+"""Of a fact, and of its further rows: none of them looks like another fact."""
 _LINE_BYTES = 4096
 """The most that a terminal hands over as one line."""
 _T = TypeVar("_T")
@@ -210,7 +212,7 @@ def _show(ask: ApprovalRequest, values: dict[str, str | int | float]) -> None:
 
 def _show_lines(ask: ApprovalRequest, values: dict[str, str | int | float]) -> None:
     for line in ask.lines(values):
-        say(f"  {line}")
+        say(in_margin(line, *_MARGINS))
 
 
 def _operator() -> str:
@@ -236,15 +238,22 @@ def answered_here(queue: Approvals, execution_id: str, status: Status | None = N
     async def ask(question: ApprovalRequest) -> Approval | None:
         if "operator" not in question.channels:
             return None
-        if not _has_person():
-            remark(f"{question.subject} waits for approval: sealyard approvals approve {question.id}")
-            return None
         async with turn:
-            with _resting(status), hold_output():
-                return await _ask(question)
+            with _resting(status):
+                return await ask_here(question)
 
     with queue.channel(execution_id, ask):
         yield
+
+
+async def ask_here(question: ApprovalRequest) -> Approval | None:
+    """Ask the person at this terminal. None if there is none: then others may still answer."""
+    if not has_person():
+        if "operator" in question.channels:
+            remark(f"{question.subject} waits for approval: sealyard approvals approve {question.id}")
+        return None
+    with hold_output():
+        return await _ask(question)
 
 
 async def _ask(question: ApprovalRequest) -> Approval | None:
@@ -252,13 +261,13 @@ async def _ask(question: ApprovalRequest) -> Approval | None:
     descriptor = sys.stdin.fileno()
     termios.tcflush(descriptor, termios.TCIFLUSH)  # what was typed before cannot be about this question
     for line in question.lines():
-        remark(f"  {line}")
+        remark(in_margin(line, *_MARGINS))
     own = question.id[:_ID_CHARACTERS]
     wider = [each for each in question.options if each not in ("refuse", "once")]
     more = f", or {own} with {', '.join(wider)}" if wider else ""
     errors.print(f"Type {own} to allow it once{more}; anything else refuses: ", end="")
     try:
-        line = await _read_line(descriptor)
+        line = await read_line(descriptor)
     except asyncio.CancelledError:
         remark("\nIt does not wait any more.")
         raise
@@ -272,10 +281,12 @@ async def _ask(question: ApprovalRequest) -> Approval | None:
             decision = cast("ApprovalDecision", scope)
         case _:
             decision = "refuse"
-    return Approval(decision=decision, by=_operator(), channel="cli", answered_at=time.time())
+    channel = "cli" if "operator" in question.channels else "chat"
+    return Approval(decision=decision, by=_operator(), channel=channel, answered_at=time.time())
 
 
-async def _read_line(descriptor: int) -> str:
+async def read_line(descriptor: int) -> str:
+    """What a terminal hands over as one line, empty at the end of its input."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(descriptor, ready.set)
@@ -286,7 +297,7 @@ async def _read_line(descriptor: int) -> str:
     return os.read(descriptor, _LINE_BYTES).decode(errors="replace")
 
 
-def _has_person() -> bool:
+def has_person() -> bool:
     """True if this command is in the foreground of a terminal, and what it asks can be read there."""
     try:
         return errors.is_terminal and os.tcgetpgrp(0) == os.getpgrp()

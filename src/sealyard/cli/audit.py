@@ -51,9 +51,8 @@ _DIGITS = 18
 """A number of fewer digits fits SQLite's 64 bits."""
 _LINE_CHARACTERS = 160
 """Of an entry in `tail`: two lines of a terminal."""
-_BIDI = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-_ESCAPES = {code: f"\\u{code:04x}" for code in _BIDI} | {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r"}
-"""Characters that begin another line, or show the text in another order than it is written in."""
+_ESCAPES = {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r"}
+"""An entry is one line."""
 
 
 _STORE = click.option(

@@ -24,6 +24,7 @@ from mcp_types import TextContent
 
 from sealyard.broker.upstreams import OnProgress, Response
 from sealyard.broker.upstreams.mcp import Upstream
+from sealyard.cli import chat
 from sealyard.cli.loop import run_to_end
 from sealyard.cli.terminal import columns, counts, plain, say, screen, show_facts, write
 from sealyard.config import Config
@@ -177,8 +178,8 @@ def demo() -> int:
 
     A scripted agent searches, runs code over five MCP servers and makes mistakes; every token is counted beside what
     plain MCP would have cost, and the gateway says what it has counted itself. What works is kept as a skill, which
-    survives a change of its tool. What helped after a failure is shown the next time. Then code attacks the sandbox.
-    Exit code 1: an attack got through.
+    survives a change of its tool. What helped after a failure is shown the next time. Then code attacks the sandbox,
+    and last an agent answers in a chat. Exit code 1: an attack got through, or a question was not answered.
     """
     return run_to_end(_show_all())
 
@@ -188,10 +189,11 @@ async def _show_all() -> int:
     _show_costs(paid)
     await _show_skills()
     await _show_learning()
-    _show_title("Last: code that attacks the sandbox")
+    _show_title("Code that attacks the sandbox")
     stopped, attempts = await _show_attacks()
     say(f"{stopped} of {attempts} attacks stopped.", "bold green" if stopped == attempts else "bold red")
-    return 0 if stopped == attempts else 1
+    _show_title("Last: a chat, as `sealyard chat --demo` has it")
+    return max(await chat.show_demo(), 0 if stopped == attempts else 1)
 
 
 async def _show_agent() -> list[_Paid]:

@@ -1,5 +1,6 @@
 """Output of commands, safe to show: text from agent code may hold sequences that command a terminal."""
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,6 +9,7 @@ from typing import Any, TypeAlias
 
 import click
 import msgspec
+from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -19,15 +21,19 @@ screen = Console(highlight=False, markup=False, emoji=False)
 errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
+_BIDI = {code: f"\\u{code:04x}" for code in (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
+_SPELLED = _CONTROLS | _BIDI
+_PIECE = re.compile(r"\n|[^\S\n]+|\S+")
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def visible(text: str) -> str:
     """Spell out control characters, so that a terminal shows them instead of obeying them.
 
-    A carriage return that does not end a line would let what follows overwrite it.
+    A carriage return that does not end a line would let what follows overwrite it, and others begin another line or
+    show the text in another order than it is written in.
     """
-    return text.replace("\r\n", "\n").translate(_CONTROLS)
+    return text.replace("\r\n", "\n").translate(_SPELLED)
 
 
 def plain(text: str, style: str = "") -> Text:
@@ -145,6 +151,67 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bar:
         task = bar.add_task("", total=None)
         yield lambda step, done, total: bar.update(task, description=step, completed=done, total=total or None)
+
+
+# Lines of others
+
+
+class Margin:
+    """Puts a margin before each line of a text that comes in pieces.
+
+    Words that do not fit are wrapped here, since a terminal would begin its next row without the margin.
+    """
+
+    def __init__(self, margin: str, *, further: str = "") -> None:
+        """`further` is the margin of wrapped rows, if it is another."""
+        self._margin = margin
+        self._further = further or margin
+        self._width = 0
+        """Of the terminal now: a person may resize it."""
+        self._column = 0
+        self._held = ""
+        """A word that may go on."""
+
+    def take(self, text: str) -> str:
+        """What can be shown of the text so far."""
+        self._width = max(errors.width - 1, len(self._further) + 2)
+        pieces = _PIECE.findall(self._held + visible(text).expandtabs(4))
+        self._held = ""
+        if pieces and not pieces[-1].isspace() and len(pieces[-1]) < self._width:
+            self._held = pieces.pop()
+        return "".join(map(self._placed, pieces))
+
+    def end(self) -> str:
+        """The rest. What follows begins at the edge of a new line."""
+        rest, self._held = self._placed(self._held) if self._held else "", ""
+        self._column = 0
+        return rest
+
+    def _placed(self, piece: str) -> str:
+        if piece == "\n":
+            start = "" if self._column else self._margin.rstrip()
+            self._column = 0
+            return f"{start}\n"
+        placed = ""
+        room = self._width - len(self._further)
+        for part in [piece] if cell_len(piece) <= room else chop_cells(piece, room):
+            if self._column and self._column + cell_len(part) > self._width:
+                placed += f"\n{self._further}"
+                self._column = len(self._further)
+                if part.isspace():
+                    continue
+            elif not self._column:
+                placed += self._margin
+                self._column = len(self._margin)
+            placed += part
+            self._column += cell_len(part)
+        return placed
+
+
+def in_margin(text: str, margin: str, further: str = "") -> str:
+    """A whole text with a margin before each line, and `further` before each wrapped row."""
+    lines = Margin(margin, further=further)
+    return lines.take(text) + lines.end()
 
 
 # Figures as words

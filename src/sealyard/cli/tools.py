@@ -73,7 +73,7 @@ def tools(
         elif versions:
             (_show_versions if tool is None else _show_changelog)(releases)
         elif not check_compatibility:
-            _show_tools(specs)
+            show_tools(specs)
         if check_compatibility:
             show_compatibility(checks)
         for each in failed if not status else ():
@@ -102,7 +102,8 @@ async def _ask(
     return statuses, specs, releases, checks, unmatched
 
 
-def _show_tools(specs: list[ToolSpec]) -> None:
+def show_tools(specs: list[ToolSpec]) -> None:
+    """Print one line for each tool."""
     rows = (
         (spec.upstream, spec.function, plain((spec.description or spec.title).strip().partition("\n")[0][:100], "dim"))
         for spec in specs
@@ -304,13 +305,14 @@ def search(*, query: tuple[str, ...], detail: str, server: str | None, limit: in
         return found, yard.tools.finder.unlisted()
 
     found, unlisted = with_yard(work)
-    answer(found, lambda: _show_hits(found))
+    answer(found, lambda: show_hits(found))
     for name in unlisted:
         warn(f"{name} did not list its tools. See `sealyard tools --status`.")
     return 0 if found.hits else 1
 
 
-def _show_hits(found: SearchAnswer) -> None:
+def show_hits(found: SearchAnswer) -> None:
+    """Print the tools that a search found."""
     for hit in found.hits:
         say(hit.name, "bold")
         say(f"  {hit.use}")

@@ -284,12 +284,17 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     """The person's name as the channel knows it; `nobody` if it expired or nobody could be asked."""
     channel: str
-    """`elicitation`, `cli`, `http`, `remembered`, `expired`, `withdrawn`, `fallback` or `unattended`."""
+    """`elicitation`, `chat`, `cli`, `http`, `remembered`, `expired`, `withdrawn`, `fallback` or `unattended`."""
     reason: str = ""
     answered_at: float
 
 
-_ANSWERERS: dict[str, ApprovalChannel] = {"elicitation": "client", "cli": "operator", "http": "operator"}
+_ANSWERERS: dict[str, ApprovalChannel] = {
+    "elicitation": "client",
+    "chat": "client",
+    "cli": "operator",
+    "http": "operator",
+}
 """The people behind the channels of approvals."""
 
 

@@ -104,11 +104,12 @@ def save(
     saved = with_yard(
         lambda yard: yard.skills.save(request, principal=LOCAL), doing=f"Checking {name}", with_sandbox=True
     )
-    answer({"skill": skill_data(saved.skill), "warnings": saved.warnings}, lambda: _show_saved(saved))
+    answer({"skill": skill_data(saved.skill), "warnings": saved.warnings}, lambda: show_saved(saved))
     return 0 if saved.skill.status == "active" else 1
 
 
-def _show_saved(saved: SavedSkill) -> None:
+def show_saved(saved: SavedSkill) -> None:
+    """Print what became of a skill, and its examples that failed."""
     skill = saved.skill
     for warning in saved.warnings:
         warn(warning)
