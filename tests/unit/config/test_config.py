@@ -220,8 +220,8 @@ def test_secrets_are_in_no_repr_and_no_description(tmp_path: Path, environ: dict
     ("text", "message"),
     [
         ("a = 1",
-         "the file has no key 'a'. Its keys are alerts, approval, discovery, http, learning, metrics, otel, policy,"
-         " privacy, profiles, sandbox, skills, store, surface, upstreams."),
+         "the file has no key 'a'. Its keys are agent, alerts, approval, discovery, http, learning, metrics, otel,"
+         " policy, privacy, profiles, sandbox, skills, store, surface, upstreams."),
         ("[surfaces]", "the file has no key 'surfaces'. Did you mean 'surface'?"),
         ("[surface]\nmod = 'code'", "surface has no key 'mod'. Did you mean 'mode'?"),
         ("surface = 3", "surface is 3. Give a table."),
