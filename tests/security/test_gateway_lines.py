@@ -204,6 +204,16 @@ async def test_a_client_that_closed_its_ear_ends_the_gateway(serve: Serve) -> No
         assert await wire.end() == 0
 
 
+async def test_a_client_that_closes_its_ear_and_says_nothing_ends_the_gateway(serve: Serve) -> None:
+    """There is nothing to write, so no write fails."""
+    async with serve() as wire:
+        wire.ask(1, "tools/list")
+        await wire.answer(1)
+        wire.ear.close()
+
+        assert await wire.end() == 0
+
+
 async def test_a_message_without_end_ends_the_connection_and_says_so(serve: Serve) -> None:
     """More than 64 MiB in one line is not kept, and the operator can read why the gateway went away."""
     async with serve() as wire:

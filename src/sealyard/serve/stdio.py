@@ -33,12 +33,13 @@ FindOffload = Callable[[], Awaitable[Offload | None]]
 
 async def serve_stdio(server: Server[Any], offload: FindOffload) -> None:
     """Serve one client until it closes our standard input. What `offload` finds looks at large lines first."""
-    async with _open_pipes() as (reader, writer):
+    async with _open_pipes() as (reader, writer, lost):
         to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
         reading = asyncio.create_task(_read(reader, to_server, to_client, offload))
         writing = asyncio.create_task(_write(from_server, writer))
-        writing.add_done_callback(lambda _: reading.cancel())  # without a way to answer, stop reading
+        for end in (writing, lost):
+            end.add_done_callback(lambda _: reading.cancel())  # without a way to answer, stop reading
         try:
             await server.run(from_client, to_client, server.create_initialization_options())
         finally:
@@ -127,8 +128,11 @@ async def _write(from_server: MemoryObjectReceiveStream[SessionMessage], writer:
 
 
 @contextlib.asynccontextmanager
-async def _open_pipes() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Standard input and output as streams; meanwhile whatever else prints does so to standard error."""
+async def _open_pipes() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, asyncio.Future[None]]]:
+    """Standard input and output as streams; meanwhile whatever else prints does so to standard error.
+
+    The future is done when nobody is left to read our output, be there something to write or not.
+    """
     loop = asyncio.get_running_loop()
     sys.stdout.flush()
     wire_in, wire_out = _input(), os.dup(1)
@@ -141,19 +145,30 @@ async def _open_pipes() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.Str
         transport_in, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(wire_in, "rb", buffering=0)
         )
-        transport_out, protocol = await loop.connect_write_pipe(
-            asyncio.streams.FlowControlMixin, os.fdopen(wire_out, "wb", buffering=0)
-        )
+        transport_out, protocol = await loop.connect_write_pipe(_Output, os.fdopen(wire_out, "wb", buffering=0))
     except ValueError:
         raise InvalidRequest(
             "Standard input and output are not pipes. An MCP client starts `sealyard serve` itself; to serve over the "
             "network use --http 127.0.0.1:8321."
         ) from None
     try:
-        yield reader, asyncio.StreamWriter(transport_out, protocol, None, loop)
+        yield reader, asyncio.StreamWriter(transport_out, protocol, None, loop), protocol.lost
     finally:
         transport_in.close()
         transport_out.close()
+
+
+class _Output(asyncio.streams.FlowControlMixin):
+    """Our output, which knows when nobody reads it any more: a pipe says so without being written to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        super().connection_lost(exc)
+        self.lost.set_result(None)
 
 
 def _input() -> int:
