@@ -229,9 +229,9 @@ def main() -> None:
         zygote = Zygote(control, sealing, None if entered is None else entered.pid_namespace)
         stage = "locking down"
         if entered is not None:
-            gc.collect()
             gc.freeze()  # each rehearsal collects, and would look through every imported package
             sealing.rehearse(gateway, _hooks)
+            gc.unfreeze()  # or the last collection would not, and workers would copy a tenth more pages
         gateway.close()
         layers = seal.lock_zygote(setup)
         _cover_tracks()
