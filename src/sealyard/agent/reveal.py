@@ -52,7 +52,7 @@ class Revealing:
         return await self._revealed(end)
 
     async def rest(self) -> str:
-        """What was held back: nothing follows. The next reply begins."""
+        """The end that was held back, after which the next reply begins."""
         shown = await self._revealed(len(self._text))
         self._text, self._shown = "", 0
         return shown

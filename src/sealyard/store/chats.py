@@ -80,7 +80,7 @@ def _delete(connection: sqlite3.Connection, principal: str, name: str) -> bool:
 
 
 def _spent(connection: sqlite3.Connection, principal: str, at: float) -> Spent:
-    """What a principal has spent on the day of a time."""
+    """The sums of a principal on the day of a time."""
     query = "SELECT input_tokens, output_tokens, usd, runs FROM chat_days WHERE principal = ? AND day = ?"
     row = connection.execute(query, (principal, day_of(at))).fetchone()
     return Spent(*row) if row else Spent()

@@ -170,7 +170,7 @@ class AnswerEvent(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
 
 
 class UsageEvent(msgspec.Struct, frozen=True, kw_only=True, tag="usage"):
-    """What a reply of the model took."""
+    """The tokens and the price of one reply of the model."""
 
     usage: ModelUsage
 

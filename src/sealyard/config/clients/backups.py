@@ -1,4 +1,4 @@
-"""What files were before sealyard changed them, each in a file of the user's own, with a record of the change.
+"""Keeps files as they were before sealyard changed them, in the user's own folder, with a record of each change.
 
 An undo trusts these records and nothing else: a file beside the client's own may have come with a cloned project. The
 first line of a backup is the record, and all after it is the content as it was.
